@@ -1,4 +1,4 @@
-"""`python -m editjudge`."""
+"""Entry point of `python -m editjudge`."""
 
 from editjudge.cli import main
 

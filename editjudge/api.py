@@ -83,7 +83,7 @@ Rows: TypeAlias = "Iterable[Mapping[str, object]] | Any"
 
 
 class JudgeOptions(TypedDict, total=False):
-    """Options of the judges, which `judge`, `run` and `arun` accept as keyword arguments."""
+    """Options for the judges. `judge`, `run` and `arun` accept them as keyword arguments."""
 
     temperature: float | None
     seed: int | None
@@ -109,13 +109,14 @@ _FORMER = {
 """Deprecated argument names, which work until 1.0, and their replacements."""
 
 _SAME = {"judge": "judges", "judges": "judge", "rubric": "rubrics", "rubrics": "rubric"}
-"""Arguments that are accepted in the singular and the plural."""
+"""Arguments that are accepted both in the singular and in the plural."""
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Check the argument names of a public function, and rewrite options in its errors as Python arguments.
+    """Wrap a public function so that its argument names are checked, and its errors name Python arguments instead of
+    options.
 
-    The wrapped function raises `TypeError` with a suggestion for an unknown argument.
+    For an unknown argument, the wrapped function raises `TypeError` with a suggestion.
     """
     names = [*inspect.signature(function).parameters]
 
@@ -163,8 +164,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _one_or_several(value: Any, name: str) -> Any:
-    """Return the value of an argument that was named in the other number. Raise `UsageError` for several judges if
-    the function takes one.
+    """Return the value for an argument that was passed under its singular or plural name instead. Raise `UsageError` if
+    there are several judges and the function takes one.
     """
     if name != "judge" or isinstance(value, str):
         return value
@@ -174,7 +175,7 @@ def _one_or_several(value: Any, name: str) -> Any:
 
 
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
-    """Replace `**options` in the signature with every judge option, its type and its default."""
+    """Replace `**options` in a function's signature with all judge options, including their types and defaults."""
     defaults = {f.name: getattr(Options(), f.name) for f in fields(Options)}
     signature = inspect.signature(function)
     *parameters, _ = signature.parameters.values()
@@ -209,7 +210,7 @@ def judge(
     texts: Mapping[str, object] | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Judgements:
-    """Judge one edit and return the judgements by rubric name. Nothing is stored.
+    """Judge one edit and return the judgements, keyed by rubric name. Nothing is stored.
 
         verdict = editjudge.judge(input="a.png", edited="b.png", instruction="make the left car blue")
         verdict["fidelity"].scores["alignment"]
@@ -267,11 +268,11 @@ class Run:
     ending: Ending
     summary: Summary
     store: str
-    """Path or address of the store. The repr leaves it out, since an address may contain a password."""
+    """Path or address of the store. It is not part of the repr, since an address may contain a password."""
     in_memory: Callable[[], Iterator[Edit]] | None = field(
         default=None, repr=False, compare=False
     )
-    """Function that yields the edits of rows in memory; the store does not keep their images."""
+    """Function that yields the edits, if the run was made from rows in memory. The store does not keep their images."""
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -300,8 +301,8 @@ class Run:
             frame.pivot_table(index="item", columns="factor", values="score")
 
         There is a row for each factor of each judgement, with the columns item, model, judge, rubric, factor, repeat,
-        score and status. A factor that was abstained from or whose judgement failed has its status and no score. A run
-        of pairs has the column `choice`.
+        score and status. If a judge abstained from a factor or its judgement failed, the row has a status but no score.
+        A run of pairs also has the column `choice`.
 
         Raises `StoreError` if the store cannot be read.
         """
@@ -319,7 +320,8 @@ class Run:
 
         There is a row for each edit, with item, model, edit_type, group, instruction, the path of each image, the
         further columns of the manifest, the number of judgements and of failed ones, and a column for each factor,
-        rubric mean, `overall` and set score: the mean over judges and repeats, or nothing if a needed score is missing.
+        rubric mean, `overall` and set score. These columns have the mean over judges and repeats, or nothing if a score
+        that they need is missing.
 
         Raises `StoreError` if the store cannot be read.
         """
@@ -331,10 +333,10 @@ class Run:
 
     @checked
     def table(self, by: str | Sequence[str] = "model", *, use: Of | None = None) -> Any:
-        """Return the mean and coverage of each factor by `model`, `judge` or `rubric`.
+        """Return the mean and coverage of each factor for each `model`, `judge` or `rubric`.
 
         The table is a pandas data frame if pandas is installed, else a list of dicts. Its columns are `by`, factor,
-        mean, ok, n, mean_lo and mean_hi. Failed judgements count in `n` and not in the mean. mean_lo and mean_hi are
+        mean, ok, n, mean_lo and mean_hi. Failed judgements count in `n`, but not in the mean. mean_lo and mean_hi are
         the 95 % CI, clustered by source image. They are empty if there are too few images, the extra `stats` is not
         installed, or the store cannot be opened.
 
@@ -381,17 +383,18 @@ class Run:
         use: Of = "scores",
         across_rubrics: bool = False,
     ) -> Answer:
-        """Return paired differences, b minus a, like `editjudge compare --json`.
+        """Return paired differences, b minus a, as `editjudge compare --json` does.
 
             run.compare("old", "new")            # two models of this run
             run.compare(editjudge.open("before"))  # this run's edits against another's
 
-        Without names, every pair of models is compared, or of judges or rubrics (`by`). Several judges count by their
-        mean, unless `judge` names one. `primary` names the scores that are corrected together; by default the rubric
-        means and `overall`. `guaranteed` computes bounds that assume nothing about unseen scores.
+        Without names, every pair of models is compared. With `by`, pairs of judges or rubrics are compared instead. If
+        there are several judges, their mean is compared, unless `judge` names one. `primary` names the scores that are
+        corrected together for multiple comparisons; by default, the rubric means and `overall`. `guaranteed` computes
+        bounds that assume nothing about unseen scores.
 
         Raises `UsageError` for a name that the run does not have, and for a run with another rubric. With
-        `across_rubrics` such runs are compared on factors of the same scale.
+        `across_rubrics`, such runs are compared on factors that have the same scale.
         """
         from editjudge.report import comparison
         from editjudge.report.selection import Choice
@@ -415,8 +418,8 @@ class Run:
 
             run.drift(editjudge.open("last-month"))
 
-        Raises `InputError` if no edit is in both runs, and `UsageError` for a run that asked by another rubric, unless
-        `across_rubrics` is set.
+        Raises `InputError` if the runs have no edit in common. Raises `UsageError` if the other run used another
+        rubric, unless `across_rubrics` is set.
         """
         from editjudge.report.comparison import drift
 
@@ -426,7 +429,7 @@ class Run:
 
     @checked
     def pairs(self) -> Answer:
-        """Return win rates, ties, flips and strengths of a run of pairs, as `editjudge report --json` does.
+        """Return the win rates, ties, flips and strengths of a run of pairs, as `editjudge report --json` does.
 
         Raises `UsageError` for a run that asks for scores.
         """
@@ -448,7 +451,7 @@ class Run:
         format: Literal["parquet", "jsonl", "csv"] = "jsonl",  # noqa: A002  (the option's name)
         replies: bool = False,
     ) -> list[Path]:
-        """Write the judgements to a folder, as `editjudge export` does, and return the files.
+        """Write the judgements to a folder, as `editjudge export` does, and return the paths of the files.
 
         Raises `UsageError` if the folder has files of another run.
         """
@@ -471,7 +474,7 @@ class Run:
         map_factor: Mapping[str, str] | None = None,
         use: Of = "scores",
     ) -> Answer:
-        """Compare the judges with people's ratings, like `editjudge agree --json`.
+        """Compare the judges with people's ratings, as `editjudge agree --json` does.
 
             run.agree("ratings.csv", map_factor={"PQ": "quality"})
 
@@ -510,13 +513,14 @@ class Run:
         primary: str | Sequence[str] = (),
         guaranteed: bool = False,
     ) -> Answer:
-        """Check the run against limits and a baseline, like `editjudge gate --json`.
+        """Check the run against limits and a baseline, as `editjudge gate --json` does.
 
             run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)
 
-        `["outcome"]` of the answer is `pass`, `fail` or `not enough evidence`; `["error"]` is the reason if there is
-        no score to decide on. Raises `UsageError` for a factor, model or judge that the run does not have, and for a
-        baseline with another rubric. With `across_rubrics` such a baseline is compared on factors of the same scale.
+        `["outcome"]` in the answer is `pass`, `fail` or `not enough evidence`. If there is no score to decide on,
+        `["error"]` is the reason. Raises `UsageError` for a factor, model or judge that the run does not have, and for
+        a baseline with another rubric. With `across_rubrics`, such a baseline is compared on factors that have the same
+        scale.
         """
         from editjudge.report.gating import GateLimits, gate
 
@@ -545,10 +549,10 @@ class Run:
         format: str | None = None,  # noqa: A002  (the option's name)
         by: str | Sequence[str] = (),
     ) -> Path:
-        """Write a report and return its path. `by` names columns to slice by.
+        """Write a report and return its path. `by` names the columns by which to slice it.
 
-        `format` is html, fragment, md, latex, csv or json; by default the extension decides: .html, .md, .tex, .csv
-        or .json. Raises `UsageError` for an unknown format, or a column that no edit has.
+        `format` is html, fragment, md, latex, csv or json. By default it follows from the extension: .html, .md, .tex,
+        .csv or .json. Raises `UsageError` for an unknown format, or a column that no edit has.
         """
         from editjudge.report.answers import FORMATS, format_of
         from editjudge.report.page import rendered
@@ -569,7 +573,7 @@ class Run:
 
     @checked
     def plot(self, a: str | None = None, b: str | None = None) -> Plot:
-        """Return the forest plot of paired differences between models, which a notebook displays.
+        """Return a forest plot of the paired differences between models. A notebook displays it.
 
             run.plot("old", "new").save("forest.html")    # or .svg; .png and .pdf need Matplotlib
 
@@ -598,7 +602,7 @@ class Run:
 
 @checked
 def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run:  # noqa: A001  (editjudge.open)
-    """Return a run of a store by its name or number. No judge is called.
+    """Return a stored run by its name or number. No judge is called.
 
         run = editjudge.open("mine", store="editjudge.db")
         run.compare("old", "new")
@@ -643,7 +647,7 @@ async def arun(
     progress: bool | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Run:
-    """Judge every edit of a manifest, like `run`, for asynchronous callers. An unfinished run is resumed.
+    """Judge every edit of a manifest, as `run` does, but for asynchronous callers. An unfinished run is resumed.
 
         run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
         run.table(by="model")
@@ -689,8 +693,8 @@ async def arun(
 def _with_parameters_of(
     work: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Return a decorator that applies `checked` and gives the function the signature of `work`, for type checkers and
-    `help`.
+    """Return a decorator that applies `checked` and gives the function the signature of `work`. Type checkers and
+    `help` then show that signature.
     """
 
     def signed(function: Callable[..., T]) -> Callable[P, T]:
@@ -719,9 +723,9 @@ def run(*manifest: Any, **arguments: Any) -> Run:
     dollars. `allow_outside`: allow images outside the manifest's folder. `allow_urls`: fetch http(s) addresses.
     `progress`: show a progress bar; by default in notebooks and terminals. The other options are those of `judge`.
 
-    A failed edit is a row with its status. Raises `InputError` for an invalid manifest, rubric, judge or option,
+    A failed edit has a row with its status. Raises `InputError` for an invalid manifest, rubric, judge or option,
     before the store is created. Raises `WorldError` if a judge is down or refuses the key, or the store cannot be
-    written; judgements so far are kept, and the same call resumes.
+    written. Judgements made so far are kept, and the same call resumes the run.
 
     Safe inside a running event loop, such as in a notebook. Ctrl-C stops it with `KeyboardInterrupt`.
     """
@@ -730,29 +734,31 @@ def run(*manifest: Any, **arguments: Any) -> Run:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One output of an editor, and what the judge said of it."""
+    """One output of an editor, and the judge's verdict on it."""
 
     edited: Image
     judgements: Judgements
     passed: bool | None
-    """None if a score that the condition needs is missing: such an attempt does not pass."""
+    """Whether the output passed. None if a score that the condition needs is missing; such an attempt does not pass
+    either.
+    """
 
     @property
     def scores(self) -> dict[str, float]:
-        """Scores by factor."""
+        """Scores, keyed by factor."""
         every = (judgement.scores or {} for judgement in self.judgements.values())
         return {factor: score for scores in every for factor, score in scores.items()}
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The judge's reasons by factor, for the editor that tries again."""
+        """The judge's reasons, keyed by factor, as feedback for the editor's next attempt."""
         every = (each.justifications or {} for each in self.judgements.values())
         return {factor: text for texts in every for factor, text in texts.items()}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All attempts to make an edit that passes."""
+    """All attempts to produce an output that passes."""
 
     attempts: Sequence[Attempt]
 
@@ -763,7 +769,7 @@ class Verification:
 
     @property
     def edited(self) -> Image | None:
-        """The output that passed, or None."""
+        """The output that passed, or None if none did."""
         return self.attempts[-1].edited if self.passed else None
 
 
@@ -778,7 +784,7 @@ def verify(
     judge: str | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Verification:
-    """Judge an output, and let the editor try again until one passes.
+    """Judge an output, and let the editor try again until an output passes.
 
         def make(previous):                          # None at the first call
             return my_editor(photo, instruction, feedback=previous and previous.reasons)
@@ -790,14 +796,13 @@ def verify(
         )
         result.edited                                # the first output that passed, or None
 
-    `edit` has the arguments of `judge`: input, instruction and so on; with `edited` the first output is judged before
-    `make` is called. `pass_if` is a condition on factors, on rubrics (the mean of their factors; `min(preservation)`
-    is their minimum) and on `overall`, the mean of all factors. An output that lacks a score which the condition needs
-    does not pass: a failure is not a pass. After `retries` further outputs the last one is the end. Every attempt is in
-    the result, with its judgements.
+    `edit` has the arguments of `judge`, such as input and instruction. If it has `edited`, that output is judged before
+    `make` is called. `pass_if` is a condition on factors, on rubrics (the mean of their factors; `min(preservation)` is
+    their minimum) and on `overall`, the mean of all factors. An output does not pass if a score that the condition
+    needs is missing. At most `retries` further outputs are tried. The result has every attempt with its judgements.
 
-    Raises `UsageError` for a condition that cannot be read and for an edit without output and `make`, and what `judge`
-    raises.
+    Raises `UsageError` if the condition cannot be parsed, or if there is neither an output nor `make`. Also raises
+    everything that `judge` raises.
     """
     given = dict(edit)
     if "edited" not in given and make is None:
@@ -828,11 +833,11 @@ def verify(
 
 
 _judge = judge
-"""The function `judge`, which an argument of that name hides."""
+"""The function `judge`, for functions with an argument of that name."""
 
 
 def _pass_condition(text: str, rubrics: Sequence[Rubric]) -> Term:
-    """Return the condition on the scores of these rubrics. Raise `UsageError` if it cannot be read."""
+    """Parse a condition on the scores of these rubrics. Raise `UsageError` if it cannot be parsed."""
     refs = {
         rubric.name: [(rubric.name, factor.key) for factor in rubric.factors]
         for rubric in rubrics
@@ -851,7 +856,7 @@ def _pass_condition(text: str, rubrics: Sequence[Rubric]) -> Term:
 def _rows(
     manifest: str | os.PathLike[str] | Rows, name: str | None
 ) -> tuple[Path, Iterable[Mapping[str, object]] | None]:
-    """Return the path of a manifest and None, or a generated name and the rows for rows in memory."""
+    """Return the path of a manifest and None. For rows in memory, return a generated name and the rows."""
     if isinstance(manifest, str | os.PathLike):
         return Path(manifest), None
     if isinstance(manifest, Iterator):

@@ -1,6 +1,6 @@
-"""Strict JSON and its hashes, which identify judgements, edits, specs and rubrics.
+"""Strict JSON, and the hashes of JSON by which judgements, edits, specs and rubrics are identified.
 
-Stored hashes must not change, so three formats of the same JSON exist side by side.
+Stored hashes must not change, so three ways to format the same JSON exist side by side.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _ENCODE = {
 
 
 def json_hash(value: object, spelling: Spelling = "spaced") -> str:
-    """Return the SHA-256 of a value's JSON in hexadecimal. Raise `ValueError` if a number is not finite."""
+    """Return the SHA-256 of a value's JSON, in hexadecimal. Raise `ValueError` if a number is not finite."""
     return text_hash(_ENCODE[spelling](value))
 
 
 def text_hash(text: str) -> str:
-    """Return the SHA-256 of a JSON text that was assembled from parts written by `compact_json`."""
+    """Return the SHA-256 of a JSON string that was assembled from parts written by `compact_json`."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 compact_json = _ENCODE["compact"]
-"""Return the JSON that `json_hash(value, "compact")` hashes."""
+"""Return the JSON string that `json_hash(value, "compact")` hashes."""
 json_text = json.encoder.encode_basestring_ascii
-"""Return the JSON of a string, like `compact_json` but in a third of the time."""
+"""Return the JSON of a string. The result is the same as that of `compact_json`, in a third of the time."""
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON. Raise `ValueError` for a duplicate key in an object, or a number that is not finite."""
+    """Parse JSON. Raise `ValueError` if an object has a duplicate key, or if a number is not finite."""
     return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
 
 

@@ -1,7 +1,7 @@
 """One edit to judge: the images before and after, and the instruction.
 
-The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest
-as an image, a list of images or a text: such images are in `images`, such texts in `metadata`.
+The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest as
+an image, a list of images or a text. Such images are in `images`, and such texts in `metadata`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ _NUMBERED = re.compile(r"\[\d+\]$")
 
 
 def column_of(name: str) -> str:
-    """Return the manifest column of an image: `references` for `references[2]` and `references@box`."""
+    """Return the manifest column that an image comes from: `references` for `references[2]` and `references@box`."""
     return _NUMBERED.sub("", name.partition("@")[0])
 
 
 def named_images(
     columns: Mapping[str, ImageSource | list[ImageSource]],
 ) -> dict[str, ImageSource]:
-    """Return images by their names in an edit; the images of a list are named `references[1]`, `references[2]` ..."""
+    """Return images, keyed by their names in an edit. The images in a list are named `references[1]`, `references[2]`
+    ...
+    """
     images: dict[str, ImageSource] = {}
     for name, sources in columns.items():
         if isinstance(sources, list):
@@ -63,7 +65,7 @@ class DegenerateImage(NamedTuple):
     kind: str
     role: str
     words: str
-    """Clause with the image as its subject, such as "is one flat colour"."""
+    """Predicate whose subject is the image, such as "is one flat colour"."""
     set_aside: bool = True
     """Whether the reward is decided without a judge. If not, the finding is only a flag on the answer."""
 
@@ -75,23 +77,25 @@ class Edit:
     id: str
     input: ImageSource | None = None
     edited: ImageSource | None = None
-    """None: the model produced nothing."""
+    """The edited image; None if the model produced nothing."""
     instruction: str = ""
     ground_truth: ImageSource | None = None
     mask: ImageSource | None = None
-    """Image that is white inside the region to edit."""
+    """Image that is white inside the region to be edited."""
     referring_expression: str = ""
     """Description of the object to edit, if the instruction alone is ambiguous."""
     model: str | None = None
     edit_type: str | None = None
     group: str | None = None
-    """Name of the source image, which several edits may share; statistics are clustered on it."""
+    """Name of the source image, which several edits may share. Statistics are clustered by it."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     images: Mapping[str, ImageSource] = field(default_factory=dict)
-    """Further images that a rubric uses, by name; the images of a list are `references[1]`, `references[2]` ..."""
+    """Further images that a rubric uses, keyed by name. The images in a list are named `references[1]`, `references[2]`
+    ...
+    """
 
     def image(self, name: str) -> ImageSource | None:
-        """Return the image of this name, or None. For a crop (`input@box`), return the full image."""
+        """Return the image with this name, or None if there is none. For a crop (`input@box`), return the full image."""
         name = name.partition("@")[0]
         source: ImageSource | None = (
             getattr(self, name) if name in IMAGE_ROLES else self.images.get(name)
@@ -105,7 +109,7 @@ class Edit:
         return PAIR_ROLES if is_pair else ("edited",)
 
     def image_names(self, role: str) -> tuple[str, ...]:
-        """Return the image names of a role: the role itself, or a name for each image if it is a list."""
+        """Return the names of the images that have a role: the role itself or, if it is a list, a name for each image."""
         role, mark, part = role.partition("@")
         if role in IMAGE_ROLES or role in self.images:
             return (f"{role}{mark}{part}",)
@@ -113,7 +117,7 @@ class Edit:
         return tuple(f"{name}{mark}{part}" for name in names or [role])
 
     def all_images(self) -> dict[str, ImageSource]:
-        """Return every image that the edit has, by name."""
+        """Return every image that the edit has, keyed by name."""
         usual = {
             "input": self.input,
             "edited": self.edited,
@@ -124,13 +128,15 @@ class Edit:
         return images | dict(self.images)
 
     def value(self, name: str) -> object:
-        """Return the value of a column, or None. Dots lead into an object, as in `scene.light`."""
+        """Return the value of a column, or None if there is none. Dots refer to members of an object, as in
+        `scene.light`.
+        """
         if name in _TEXT_FIELDS:
             return getattr(self, name)
         return column(self.metadata, name)
 
     def with_outputs_swapped(self) -> Edit:
-        """Return the pair with its outputs a and b exchanged."""
+        """Return the pair with the outputs a and b exchanged."""
         a, b = PAIR_ROLES
         images = {n: s for n, s in self.images.items() if n not in PAIR_ROLES}
         swapped = {a: self.images.get(b), b: self.images.get(a)}
@@ -138,16 +144,16 @@ class Edit:
         return replace(self, images=images)
 
     def text(self, name: str) -> str:
-        """Return the text of this name, or an empty text."""
+        """Return the text with this name, or an empty string if there is none."""
         value = self.value(name)
         return str(value) if isinstance(value, str | int | float) else ""
 
     def listed(self, name: str) -> list[object] | None:
-        """Return the list in a column, parsed from JSON text for CSV, or None if the value is not a list."""
+        """Return the list in a column, or None if the value is not a list. A list from a CSV cell is parsed as JSON."""
         return listed(self.value(name))
 
     def has(self, name: str) -> bool:
-        """Whether there is an image or a value of this name. An empty text, an empty list and `false` do not
+        """Whether the edit has an image or a value with this name. An empty string, an empty list and `false` do not
         count.
         """
         if any(self.image(image) is not None for image in self.image_names(name)):
@@ -165,7 +171,7 @@ _FORMER = {
 
 
 def _replacement(name: str) -> str:
-    """Return the replacement of a deprecated name, with a warning."""
+    """Return the replacement for a deprecated name, with a warning."""
     message = f"{name} works until 1.0; write {_FORMER[name]}"
     warnings.warn(message, FutureWarning, stacklevel=3)
     return _FORMER[name]

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """An option in a message: `--judge X` on the command line, `judges="X"` in Python."""
+    """An option that a message names: `--judge X` on the command line, `judges="X"` in Python."""
 
     name: str
     value: object = None
     """True for a flag; a mapping for an option that takes NAME=VALUE."""
     argument: str = ""
-    """Name of the Python argument, if it differs from the name of the option."""
+    """Name of the Python argument, if it differs from the option's name."""
 
     def __str__(self) -> str:
         if self.value is None or self.value is True:
@@ -44,8 +44,8 @@ class Option:
         return f"--{self.name} {self.value}"
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the option as an argument of a Python function, or unchanged if the function has no such
-        argument.
+        """Return the option as an argument of a Python function. If the function has no such argument, return the
+        option unchanged.
         """
         name = self.argument or self.name.replace("-", "_")
         if name not in arguments:
@@ -70,63 +70,67 @@ class EditjudgeError(Exception):
     ) -> None:
         super().__init__(message)
         self.code = code
-        """Kind of fault, such as `unknown_run`, for programs; empty if the class says it. The wording may change."""
+        """Code for the kind of fault, such as `unknown_run`, for use by programs. The wording of the message may
+        change. Empty if the class says enough.
+        """
         self.options = tuple(options)
         """Options that the message names."""
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the message with its options spelled as arguments of a Python function."""
+        """Return the message with its options written as arguments of a Python function."""
         message = str(self)
         for option in self.options:
             message = message.replace(str(option), option.in_python(arguments))
         return message
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the message. The caller is at fault, so the frames inside say nothing."""
+        """Return what a notebook shows for this error: only the message. The fault is in the call, so the frames inside
+        this package would not help.
+        """
         return [f"{type(self).__name__}: {printable(str(self))}"]
 
 
 class InputError(EditjudgeError):
-    """Invalid input. A retry with the same input fails again."""
+    """Raised for invalid input. A retry with the same input fails again."""
 
 
 class UsageError(InputError):
-    """An invalid option or argument."""
+    """Raised for an invalid option or argument."""
 
 
 class RubricError(InputError):
-    """An unknown rubric, or a rubric file that breaks its schema."""
+    """Raised for an unknown rubric, or a rubric file that breaks its schema."""
 
 
 class ManifestError(InputError):
-    """A manifest, ratings or scores file that cannot be parsed."""
+    """Raised when a manifest, ratings or scores file cannot be parsed."""
 
 
 class ImageError(InputError):
-    """An image that cannot be read, is not of its declared format, or is too large."""
+    """Raised when an image cannot be read, is not of its declared format, or is too large."""
 
 
 class WorldError(EditjudgeError):
-    """A failure outside editjudge, such as of a server. The same call may succeed later."""
+    """Raised for a failure outside editjudge, such as a server's. The same call may succeed later."""
 
 
 class JudgeError(WorldError):
-    """Raised if a judge does not answer."""
+    """Raised when a judge does not answer."""
 
     spent = 0.0
     """US dollars that were spent on the question before it failed."""
 
 
 class BudgetReached(JudgeError):
-    """Raised instead of asking a question that could exceed the budget."""
+    """Raised when a question is not asked because it could exceed the budget."""
 
 
 class StoreError(WorldError):
-    """Raised if a store cannot be opened, read or written."""
+    """Raised when a store cannot be opened, read or written."""
 
 
 class StoreMoved(StoreError):
-    """Raised if the file of a store was deleted, renamed or replaced. The message names a copy with the data."""
+    """Raised when a store's file was deleted, renamed or replaced. The message names a copy that has the data."""
 
 
 def near_miss(name: str, names: Iterable[str]) -> str | None:
@@ -137,15 +141,15 @@ def near_miss(name: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is
-    similar.
+    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?'. If no name is similar, return
+    '.'.
     """
     close = near_miss(name, names)
     return "." if close is None else f'; did you mean "{close}"?'
 
 
 def printable(text: str) -> str:
-    """Return untrusted text with control and invisible characters escaped; line breaks and spaces stay."""
+    """Return untrusted text with control and invisible characters escaped. Line breaks and spaces are kept."""
     if text.isprintable():
         return text
     return "".join(c if _is_shown(c) else f"\\x{ord(c):02x}" for c in text)
@@ -157,5 +161,5 @@ def _is_shown(character: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return untrusted text on one line, so that it cannot imitate a line of our output."""
+    """Return untrusted text on one line, so it cannot imitate a line of our own output."""
     return printable(" ".join(text.split()))

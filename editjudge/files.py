@@ -1,4 +1,4 @@
-"""File helpers: read JSONL, confine paths to a folder, write atomically, escape text for spreadsheets."""
+"""File helpers that read JSONL, confine paths to a folder, write atomically and escape text for spreadsheets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from editjudge.errors import ManifestError
 
 
 def default_store() -> str:
-    """Return the default store: EDITJUDGE_STORE, else a file in the working directory."""
+    """Return the default store: the one that EDITJUDGE_STORE names, or else a file in the working directory."""
     return os.environ.get("EDITJUDGE_STORE") or "editjudge.db"
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the line number and the value of each line that is not blank. Manifests have a stricter reader of their
-    own.
-    """
+    """Yield the line number and the value of each line that is not blank. Manifests have their own, stricter reader."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -44,7 +42,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class LeavesFolder(Exception):
-    """Raised for a path that leads out of its folder."""
+    """Raised when a path leads out of its folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -62,7 +60,7 @@ def resolve_inside(path: str | os.PathLike[str], folder: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which replaces `path` when the block ends, or is removed if the block raises."""
+    """Yield a temporary path. It replaces `path` when the block ends, or is removed if the block raises an exception."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -76,7 +74,9 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def spreadsheet_safe(value: object) -> object:
-    """Return a text escaped so that spreadsheets do not read it as a formula. Other values are returned unchanged."""
+    """Return a string escaped so that spreadsheets do not interpret it as a formula. Other values are returned
+    unchanged.
+    """
     if not isinstance(value, str):
         return "" if value is None else value
     # NUL ends the file for some readers; a lone surrogate cannot be encoded as UTF-8.

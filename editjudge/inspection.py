@@ -1,4 +1,4 @@
-"""`editjudge.integrations.inspect` under its name of 0.1."""
+"""Former name of `editjudge.integrations.inspect`, kept since version 0.1."""
 
 from editjudge.integrations.inspect import edit_scorer, export_inspect
 

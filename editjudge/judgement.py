@@ -1,7 +1,7 @@
 """A judge's answer to a task, with everything needed to trace and verify it.
 
-A score exists only if the status is `ok`. Every other status is a failure or an abstention: counted, explained, and
-never a number.
+A score exists only if the status is `ok`. Every other status is a failure or an abstention, which is counted and
+explained but never becomes a number.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ DONE: tuple[Status, ...] = ("ok", "abstained")
 FAILED: tuple[Status, ...] = tuple(status for status in STATUSES if status not in DONE)
 
 SchemaMode = Literal["enforced", "requested", "prompt only"]
-"""How the JSON schema is applied: the server guarantees it, the server was asked to follow it, or only the prompt
-describes it.
+"""How the JSON schema is applied. `enforced`: the server guarantees it. `requested`: the server was asked to follow it.
+`prompt only`: only the prompt describes it.
 """
 
 Order = Literal["ab", "ba"]
@@ -78,7 +78,7 @@ a row reduces to their codes.
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a judgement's row, and its table and column in a store."""
+    """One field of a judgement's row, with its table and column in a store."""
 
     name: str
     kind: Kind
@@ -95,7 +95,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts reported by the server; None for those that it did not report."""
+    """Token counts that the server reported. Counts that it did not report are None."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -122,42 +122,41 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One reply of a judge, or the reason why there is none. Every exchange is stored, even if its reply was
-    invalid.
-    """
+    """One reply from a judge, or the reason why there is none. Every exchange is stored, even if its reply was invalid."""
 
     text: str
     """The raw reply, byte for byte; empty if there was none."""
     outcome: str
-    """`ok`, the status that this exchange alone would give, or the error of its request."""
+    """`ok`, or the status that this exchange alone would give, or the error that its request ended with."""
     finish: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
-    """Name of the model in the server's reply."""
+    """Name of the model, as given in the server's reply."""
     request_id: str | None = None
     latency: float | None = None
     """Seconds from the first byte sent to the last received."""
     retries: int = 0
-    """Number of earlier requests without a reply: rate limits, server errors, lost connections."""
+    """Number of earlier requests without a reply, because of rate limits, server errors or lost connections."""
     reasons: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A judge's answer to a task; a failure has a status, reasons and no scores.
+    """A judge's answer to a task. A failure has a status and reasons, but no scores.
 
     Raises `ValueError` if scores and status contradict each other.
     """
 
     key: str
-    """Hash of everything that can change the answer; the primary key, cache key and resume key."""
+    """Hash of everything that can change the answer. It is used as the primary key, for caching, and to resume a run.
+    """
     status: Status
     judge: str
     rubric: str
     rubric_hash: str
     repeat: int = 0
     scores: Mapping[str, float] | None = None
-    """Scores by factor. An integer stays an integer."""
+    """Scores, keyed by factor. An integer stays an integer."""
     justifications: Mapping[str, str] | None = None
     abstained: Mapping[str, str] = field(default_factory=dict)
     """Reason for each factor without a score."""
@@ -169,17 +168,17 @@ class Judgement:
     exchanges: tuple[Exchange, ...] = ()
     schema_mode: SchemaMode | None = None
     prepared: Mapping[str, str] = field(default_factory=dict)
-    """Preparation of each image by role: `as-is`, or the steps that were applied."""
+    """How each image was prepared, keyed by role: `as-is`, or the steps that were applied."""
     cost: float | None = None
-    """US dollars; None if the price is unknown."""
+    """Cost in US dollars; None if the price is unknown."""
     created: float = 0.0
-    """Seconds since 1970."""
+    """Time when the judgement was made, in seconds since 1970."""
     choices: Mapping[str, str] | None = None
-    """Answers of a rubric that asks for choices instead of scores."""
+    """Choices, keyed by factor, if the rubric asks for choices instead of scores."""
     expected: Mapping[str, float] = field(default_factory=dict)
     """Expected score of each factor under the judge's token probabilities, if it returned them."""
     mass: Mapping[str, float] = field(default_factory=dict)
-    """Total probability of the legal scores, by factor."""
+    """Total probability of the legal scores, keyed by factor."""
     order: Order | None = None
     """Order in which the outputs of a pair were shown. Scores and choices name the outputs as the manifest does, in
     either order.
@@ -199,12 +198,12 @@ class Judgement:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all attempts."""
+        """Token counts, summed over all attempts."""
         return sum((exchange.usage for exchange in self.exchanges), Usage())
 
     @property
     def server_model(self) -> str | None:
-        """Model that the server reported in the last reply."""
+        """Name of the model that the server reported in its last reply."""
         return next((e.model for e in reversed(self.exchanges) if e.model), None)
 
 
@@ -221,10 +220,11 @@ class Task(NamedTuple):
 
 
 class JudgementRow(TypedDict):
-    """A task with its judgement, as a row of a store and an object in JSON. The annotation of each field declares how it
-    is stored; SQL columns, Arrow schema, import and OpenAPI are derived from it.
+    """A task with its judgement, both as a row of a store and as an object in JSON. The annotation of each field
+    declares how it is stored. SQL columns, the Arrow schema, the import checks and the OpenAPI document are derived
+    from it.
 
-    Without a judgement the status is `pending`, and every field of the answer is None or empty.
+    If there is no judgement, the status is `pending`, and every field of the answer is None or empty.
     """
 
     item: Annotated[str, partial(Field, kind="text", table="tasks")]
@@ -277,7 +277,7 @@ class JudgementRow(TypedDict):
     cached: Annotated[bool, partial(Field, kind="flag", table="computed")]
     """Whether an earlier run asked the question."""
     position: NotRequired[int]
-    """Position of the task in its run. This and the following are in rows of a store."""
+    """Position of the task in its run. Only rows from a store have this field and the following ones."""
     edit_type: NotRequired[str | None]
     metadata: NotRequired[dict[str, object]]
 
@@ -303,8 +303,8 @@ def inconsistency(
     choices: Mapping[str, str] | None,
     *probabilities: Mapping[str, float],
 ) -> str | None:
-    """Return how scores and status contradict each other, such as a score without a verdict, or None if they
-    agree.
+    """Return a description of how scores and status contradict each other, such as a score without a verdict. Return
+    None if they agree.
     """
     is_answered = scores is not None or choices is not None
     if is_answered != (status == "ok"):
@@ -323,7 +323,7 @@ def row(
     group: str | None,
     variant: str = "",
 ) -> JudgementRow:
-    """Return a judgement of an item as a dict for JSON: `judge --json`, or a line of an export."""
+    """Return a judgement as a dict for JSON, as in the output of `judge --json` or a line of an export."""
     return {
         "item": item,
         "model": model,
@@ -360,11 +360,11 @@ def row(
 
 
 EMPTY_ROW = row(Judgement("", "invalid", "", "", ""), "", None, None)
-"""Row without an answer, which has the defaults of fields that exports of 0.1 lack."""
+"""Row without an answer. It has the defaults of fields that are missing in exports of version 0.1."""
 
 
 def factor_values(row: JudgementRow, factor: str) -> dict[str, float | str | None]:
-    """Return the values of one factor in a row, by their columns in the table `scores`."""
+    """Return the values that a row has for one factor, keyed by their columns in the table `scores`."""
     return {
         "score": (row["scores"] or {}).get(factor),
         "choice": (row["choices"] or {}).get(factor),
@@ -382,7 +382,7 @@ verify.
 
 
 def instruction_warning(judges: Iterable[str]) -> str | None:
-    """Return a warning if none of the judges checks whether the instruction was followed; else None."""
+    """Return a warning if none of the judges checks whether the instruction was followed, else None."""
     named = sorted({judge.partition("@")[0] for judge in judges})
     if not named or not set(named) <= PIXEL_JUDGES:
         return None

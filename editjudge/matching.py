@@ -1,7 +1,7 @@
-"""Matching the edits of two runs by content.
+"""Matching of the edits of two runs by their content.
 
-Ids are not unique across manifests: an edit without an id is named after its line number. Ratings and `drift` match
-edits by input, output and instruction. `gate --baseline` and `compare RUN_A RUN_B` match them by task: input,
+Ids are not unique across manifests, since an edit without an id is named after its line number. Ratings and `drift`
+match edits by input, output and instruction. `gate --baseline` and `compare RUN_A RUN_B` match them by task: input,
 instruction, ground truth and mask, but not the output.
 """
 
@@ -16,7 +16,9 @@ from editjudge.canonical import json_hash
 from editjudge.edit import PAIR_ROLES
 
 MatchBy = Literal["edit", "task"]
-"""Content that must be equal. `edit`: input, output and instruction. `task`: the task, whatever model did it."""
+"""Content that must be equal for two edits to match. `edit`: input, output and instruction. `task`: the task, whichever
+model performed it.
+"""
 
 _ROLES: dict[MatchBy, tuple[str, ...]] = {
     "edit": ("input", "edited", *PAIR_ROLES),
@@ -24,11 +26,11 @@ _ROLES: dict[MatchBy, tuple[str, ...]] = {
 }
 
 UNREAD = "unread:"
-"""Key prefix of an edit with an image that is identified only by its path."""
+"""Prefix of the key of an edit that has an image identified only by its path."""
 
 
 class StoredEdit(Protocol):
-    """An edit as a store returns it."""
+    """An edit in the form that a store returns."""
 
     @property
     def item(self) -> str: ...
@@ -43,8 +45,8 @@ class StoredEdit(Protocol):
 
 
 class ImageIdentity(NamedTuple):
-    """Identity of an image: its digest, or its path if it was never read. A missing image is identified by the group
-    or id of its edit.
+    """Identity of an image: its digest, or its path if it was never read. A missing image is identified by its edit's
+    group or id.
     """
 
     how: str
@@ -65,8 +67,8 @@ class Content:
     """Identity of an edit across runs: image digests, instruction and model."""
 
     images: Mapping[str, ImageIdentity]
-    """Images by role. A missing input is identified by the source image's name, a missing output by the id of the
-    edit.
+    """Images, keyed by role. A missing input is identified by the source image's name, and a missing output by the
+    edit's id.
     """
     instruction: str
     model: str
@@ -80,7 +82,7 @@ class Content:
         return cls({**defaults, **images}, item.instruction, item.model or "")
 
     def key(self, by: MatchBy = "edit") -> str:
-        """Return a hash that equal edits share, with the prefix `UNREAD` if an image was never read."""
+        """Return a hash that is the same for equal edits. It has the prefix `UNREAD` if an image was never read."""
         images = {
             role: self.images[role][:2] for role in _ROLES[by] if role in self.images
         }
@@ -90,13 +92,13 @@ class Content:
 
 
 def is_unread(key: str) -> bool:
-    """Whether a key identifies an image only by its path."""
+    """Whether a key belongs to an edit with an image that is identified only by its path."""
     return key.startswith(UNREAD)
 
 
 @dataclass(frozen=True)
 class RunEdits:
-    """The edits of a run by id, and the folder of its manifest."""
+    """The edits of a run, keyed by id, and the folder of its manifest."""
 
     edits: Mapping[str, Content]
     folder: str = ""
@@ -117,8 +119,8 @@ class RunEdits:
     def keys(
         self, by: MatchBy, digests: Mapping[str, str], per_model: bool
     ) -> dict[str, str]:
-        """Return the key of each edit by id. `digests` maps paths to the digests of files that either run has
-        read.
+        """Return the keys of the edits, keyed by edit id. `digests` maps paths to the digests of files that either run
+        has read.
         """
         keys = {}
         for item, content in self.edits.items():
@@ -133,8 +135,8 @@ class RunEdits:
     def _resolve(
         self, image: ImageIdentity, digests: Mapping[str, str]
     ) -> ImageIdentity:
-        """Return the identity of an image that this run never read: the digest that the other run found at its path,
-        or else its path relative to the manifest, since the manifest may have moved.
+        """Return the identity of an image that this run never read. It is the digest that the other run found at the
+        image's path. If there is none, it is the path relative to the manifest, since the manifest may have moved.
         """
         if image.how != "source":
             return image
@@ -148,13 +150,13 @@ class Match:
     """The edits that two runs have in common. Edits with equal content count once."""
 
     a: Mapping[str, str]
-    """Keys of the edits that are also in the other run, by id."""
+    """Keys of the first run's edits that are also in the other run, keyed by edit id."""
     b: Mapping[str, str]
     matched: int
     unmatched_a: int
     unmatched_b: int
     unread: int
-    """Number of matched edits with an image that neither run read, and that is identified by its name in the
+    """Number of matched edits with an image that neither run read. Such an image is identified by its name in the
     manifest.
     """
 
@@ -163,7 +165,7 @@ class Match:
         return {name: getattr(self, name) for name in names}
 
     def describe(self, a: str, b: str) -> list[str]:
-        """Return notices about unmatched and unread edits, or an empty list."""
+        """Return notices about unmatched and unread edits. The list is empty if there are none."""
         messages = []
         if self.unmatched_a or self.unmatched_b:
             alone = f"{self.unmatched_a:,} of {a} and {self.unmatched_b:,} of {b} have no counterpart and are left out"
@@ -181,8 +183,8 @@ class Match:
 def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
     """Pair the edits of two runs by content.
 
-    Tasks are paired for each model if the runs have a model in common, else across models. Equal edits of one run are
-    averaged.
+    If the runs have a model in common, tasks are paired separately for each model. Otherwise they are paired across
+    models. Equal edits within a run are averaged.
     """
     per_model = by == "task" and not a.models().isdisjoint(b.models())
     digests = _digests(a, b)
@@ -200,8 +202,8 @@ def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
 
 
 def _digests(*runs: RunEdits) -> dict[str, str]:
-    """Return the digests of files that either run has read, by path. Paths whose content differs between them are
-    left out.
+    """Return the digests of files that either run has read, keyed by path. Paths whose content differs between the runs
+    are left out.
     """
     contents = [content for run in runs for content in run.edits.values()]
     read = {

@@ -1,4 +1,4 @@
-"""Choices between two outputs that are shown in both orders, and the decision from the two answers."""
+"""Choices between two outputs that are shown in both orders, and the decision that follows from the two answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from editjudge.errors import UsageError
 Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
 Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
-"""Answer as stored; `both_good` and `both_bad` count as ties."""
+"""An answer, in the form in which it is stored. `both_good` and `both_bad` count as ties."""
 _TIES: tuple[Answer, ...] = ("tie", "both_good", "both_bad")
 SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", **{tie: tie for tie in _TIES}}
 """Each answer with a and b exchanged, for a question that showed b first."""
@@ -54,23 +54,25 @@ _SPELLINGS: dict[str, Answer] = {
 
 
 def read_choice(text: str) -> Answer | None:
-    """Return the answer for a spelling that people or published judges use, or None if it is unknown."""
+    """Return the answer that a spelling stands for, as used by people or published judges. Return None if it is
+    unknown.
+    """
     return _SPELLINGS.get(text.strip().strip("[]").replace("_", " ").casefold())
 
 
 class Decision(NamedTuple):
-    """Outcome of the answers to one question in both orders."""
+    """Outcome of a question that was asked in both orders."""
 
     verdict: Choice | None
-    """None if an order has no answer."""
+    """The choice; None if one of the orders has no answer."""
     flipped: bool = False
-    """Whether one order gives a and the other b, so that the judge decides by position."""
+    """Whether one order gives a and the other b, which means that the judge decided by position."""
     half: bool = False
     """Whether one order gives a tie and the other a or b."""
 
 
 def decide(ab: str | None, ba: str | None) -> Decision:
-    """Return the decision from the answers in both orders; a and b name the same outputs in both."""
+    """Return the decision from the answers in both orders. a and b name the same outputs in both orders."""
     first = _choice(ab)
     second = _choice(ba)
     if first is None or second is None:
@@ -82,7 +84,9 @@ def decide(ab: str | None, ba: str | None) -> Decision:
 
 
 def majority(answers: Iterable[str | None]) -> Choice | None:
-    """Return the most frequent choice over repeats of one order. Equal counts are a tie; None without answers."""
+    """Return the most frequent choice over the repeats of one order. It is a tie if two are equally frequent, and None
+    if there are no answers.
+    """
     choices = [choice for answer in answers if (choice := _choice(answer)) is not None]
     if not choices:
         return None
@@ -93,7 +97,7 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    """Return the choice that a stored answer counts as; `both_good` and `both_bad` count as a tie."""
+    """Return the choice for a stored answer. `both_good` and `both_bad` count as a tie."""
     if answer is None:
         return None
     if answer in _COUNTED:

@@ -1,4 +1,4 @@
-"""Extension points: objects that the core looks up by name and that other packages may provide.
+"""Extension points. The core looks up objects by name, and other packages may provide them.
 
 A provider is an object named by a "module:attribute" string and imported on first use. `BUILT_IN` lists our own. Other
 distributions declare theirs as entry points, in one group for each kind:
@@ -54,7 +54,7 @@ EXTRAS = {
     "ray": {"ray": "ray"},
     "stats": {"numpy": "numpy", "scipy": "scipy", "jinja2": "jinja2"},
 }
-"""Modules and distributions of the extras that are checked before use."""
+"""For each extra that is checked before use, its modules and the distributions that contain them."""
 EXTRA_OF_MODULE = {
     "cv2": "measured",
     "datasets": "hf",
@@ -84,12 +84,12 @@ EXTRA_OF_MODULE = {
 
 
 def default_judge() -> str:
-    """Return the default judge: EDITJUDGE_JUDGE, else the embedded judge."""
+    """Return the default judge: the one that EDITJUDGE_JUDGE names, or else the embedded judge."""
     return os.environ.get("EDITJUDGE_JUDGE") or "measured"
 
 
 class Plugin(NamedTuple):
-    """Import path of an object, and the extra that it needs."""
+    """The import path of an object, and the extra that it needs."""
 
     target: str
     extra: str = ""
@@ -133,7 +133,7 @@ BUILT_IN: dict[Kind, dict[str, Plugin]] = {
 
 
 class MissingExtra(UsageError):
-    """Raised if an extra is not installed."""
+    """Raised when an extra is not installed."""
 
     def __init__(self, what: str, extra: str, distributions: list[str]) -> None:
         super().__init__(
@@ -144,7 +144,9 @@ class MissingExtra(UsageError):
     def of(
         cls, what: str, error: ModuleNotFoundError, extra: str = ""
     ) -> MissingExtra | None:
-        """Return the error for a module that an extra installs, or None if no extra does, since that is a bug."""
+        """Return the error for a missing module that an extra installs. Return None if no extra installs it, since that
+        is a bug.
+        """
         module = (error.name or "").partition(".")[0]
         if module not in EXTRA_OF_MODULE:
             return None
@@ -152,7 +154,7 @@ class MissingExtra(UsageError):
 
 
 def need_extra(extra: str, what: str) -> None:
-    """Raise `MissingExtra` if an extra is not installed; `what` is the subject of the message."""
+    """Raise `MissingExtra` if an extra is not installed. `what` is the subject of the message."""
     if lacking := missing(extra):
         raise MissingExtra(what, extra, lacking)
 
@@ -172,7 +174,7 @@ def _is_installed(module: str) -> bool:
 
 @functools.cache
 def providers(kind: Kind) -> dict[str, Plugin]:
-    """Return all providers of a kind by name. Other distributions cannot replace the built-in providers."""
+    """Return all providers of a kind, keyed by name. Other distributions cannot replace the built-in providers."""
     import importlib.metadata
 
     others = importlib.metadata.entry_points(group=f"editjudge.{kind}")
@@ -181,8 +183,8 @@ def providers(kind: Kind) -> dict[str, Plugin]:
 
 
 def load(kind: Kind, name: str, what: str) -> Any:
-    """Return the object of a provider. Raise `MissingExtra` if its extra is not installed; `what` is the subject of
-    the message.
+    """Return the object that a provider names. Raise `MissingExtra` if its extra is not installed. `what` is the
+    subject of the message.
     """
     provider = providers(kind)[name]
     need_extra(provider.extra, what)
@@ -190,7 +192,7 @@ def load(kind: Kind, name: str, what: str) -> Any:
 
 
 def usable(kind: Kind) -> list[Any]:
-    """Return the objects of all providers of a kind, except those whose extras are not installed."""
+    """Return the objects of all providers of a kind. Providers whose extras are not installed are left out."""
     return [
         provider.load()
         for provider in providers(kind).values()

@@ -1,4 +1,4 @@
-"""Readers for people's ratings and preferences and for judges' scores in CSV, JSONL or Parquet files."""
+"""Readers for files (CSV, JSONL or Parquet) with people's ratings, people's preferences or judges' scores."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ VOTES = {
     "both_bad": "tie", "both bad": "tie",
     "[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie",
 }  # fmt: skip
-"""Votes by their spellings in lower case, including those of arenas. "Both bad" counts as a tie."""
+"""Votes, keyed by their spellings in lower case, including those used by arenas. "Both bad" counts as a tie."""
 GUESSED = "guessed"
-"""Status of a score that its source guessed, since it could not read the answer."""
+"""Status of a score that its source guessed because it could not read the answer."""
 
 
 class Origin(NamedTuple):
-    """Model and source image of an item."""
+    """The model that made an item, and the item's source image."""
 
     model: str = ""
     group: str = ""
 
 
 class PairRating(NamedTuple):
-    """One person's preference between the outputs of a pair."""
+    """One person's preference between the two outputs of a pair."""
 
     item: str
     rater: str
@@ -53,7 +53,7 @@ _WRITTEN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII
 
 
 class _Row:
-    """A row of a file; errors name its line and field."""
+    """A row of a file. Errors name its line and field."""
 
     def __init__(self, reader: Reader, line: int, cells: dict[str, Any]) -> None:
         self._reader = reader
@@ -64,11 +64,11 @@ class _Row:
         return self._reader.wrong(self.line, name, message)
 
     def text(self, name: str) -> str:
-        """Return a cell as text; empty if it is missing."""
+        """Return a cell as a string. It is empty if the cell is missing."""
         return str(self.cells.get(name) or "")
 
     def name(self, name: str) -> str:
-        """Return a cell as text. Raise `ManifestError` if it is empty."""
+        """Return a cell as a string. Raise `ManifestError` if it is empty."""
         value = self.cells.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)  # items and raters are often numbered
@@ -96,7 +96,7 @@ class _Row:
         return number
 
     def human_vote(self, expected: str) -> str:
-        """Return the person's vote in this row. Raise `ManifestError` if it cannot be read."""
+        """Return the person's vote in this row. Raise `ManifestError` if it is not a known vote."""
         has_judges = "human_preference" in self.cells
         name = "human_preference" if has_judges else "preference"
         vote = vote_of(self.cells.get(name))
@@ -136,7 +136,7 @@ def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
 # --- ratings --------------------------------------------------------------------------------------------------
 
 _QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
-"""Quotation mark that `ratings export` puts before a text that a spreadsheet would read as a formula."""
+"""Quotation mark that `ratings export` puts before a string that a spreadsheet would interpret as a formula."""
 
 
 def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
@@ -158,7 +158,9 @@ def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
 
 
 def _choice(row: _Row, score: float) -> str:
-    """Return the choice that `ratings export` writes beside the score of a pair, or an empty text."""
+    """Return the choice that `ratings export` writes next to a pair's score, or an empty string if there is none. Raise
+    `ManifestError` if it contradicts the score.
+    """
     choice = read_choice(row.text("choice"))
     if choice is None:
         return ""
@@ -171,7 +173,7 @@ def _choice(row: _Row, score: float) -> str:
 
 
 def unique_ratings(path: Path) -> Iterator[StoredRating]:
-    """Yield one rating for each item, rater and factor. Raise `ManifestError` if two of their scores differ."""
+    """Yield one rating for each item, rater and factor. Raise `ManifestError` if there are two with different scores."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
         key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
@@ -189,11 +191,11 @@ def unique_ratings(path: Path) -> Iterator[StoredRating]:
 def by_content(
     path: Path, ratings: Iterable[StoredRating], contents: Mapping[str, str]
 ) -> list[StoredRating]:
-    """Return the ratings with the content key of their edit. Ratings of items that are not in `contents` are left
+    """Return the ratings with the content keys of their edits. Ratings of items that are not in `contents` are left
     out.
 
     Two ids may have the same content, for example if two models returned the input. A store keeps one rating for each
-    rater and content, so two different scores are an error: one would silently replace the other.
+    rater and content. Two different scores are therefore an error, since one would silently replace the other.
     """
     seen: dict[tuple[str, ...], StoredRating] = {}
     scoped = []
@@ -228,7 +230,7 @@ def ratings_columns(ratings: Iterable[StoredRating]) -> Ratings:
 def read_scores(
     path: Path, origins: Mapping[str, Origin] | None = None
 ) -> tuple[Scores, Scores | None]:
-    """Return the judges' scores without guessed scores, and with them if there are any.
+    """Return the judges' scores twice: without guessed scores, and with them. The second is None if there are no guessed scores.
 
     An empty score counts as failed. A second row for the same item, judge and factor is a repeat.
     """
@@ -272,7 +274,7 @@ def read_scores(
 
 
 def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
-    """Return the model and source image of every item of a manifest, without opening images."""
+    """Return the model and source image of every item of a manifest. No image is opened."""
     edits = manifest.read(
         path,
         allow_outside=True,
@@ -289,12 +291,13 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
 
 
 def vote_of(value: object) -> str | None:
-    """Return the vote A, B or tie for one of its spellings, or None for another value."""
+    """Return the vote A, B or tie for one of its spellings, or None for any other value."""
     return VOTES.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
-    """Yield the line number and the preference of each row. A pair names two edits of a run (`of_run`) or two models.
+    """Yield the line number and the preference of each row. A pair consists of two edits of a run if `of_run`, and
+    otherwise of two models.
 
     A judge's vote that cannot be read counts as failed.
     """

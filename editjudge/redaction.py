@@ -1,8 +1,9 @@
-"""Redaction of stored and displayed data: passwords and signatures in addresses, and keys among a judge's options.
+"""Redaction of stored and displayed data. It removes passwords and signatures from addresses, and API keys from a
+judge's options.
 
 A secret is recognised by its name (`token`, `X-Amz-Signature`, `api_key`), by its value (a key in the environment, or
-the format of a provider's key), or by its position (the password of an address, the headers of a request). Data
-without secrets is returned unchanged to the byte, so that the keys of questions do not change.
+the format of a provider's key), or by its position (the password of an address, the headers of a request). Data without
+secrets is returned unchanged to the byte, so the keys of questions do not change.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 HIDDEN = "***"
-"""Replacement of a secret."""
+"""Text that replaces a secret."""
 LEAST = 8
 """Minimum length of an environment variable's value that is redacted wherever it occurs."""
 
@@ -57,7 +58,7 @@ _PROVIDER_KEY = re.compile(
 
 @functools.lru_cache(1024)
 def is_secret_name(name: str) -> bool:
-    """Whether a parameter, header or variable with this name holds a secret."""
+    """Whether a parameter, header or variable with this name contains a secret."""
     parts = [part.lower() for part in _WORD.findall(name)]
     if not parts:
         return False
@@ -67,10 +68,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted_address(address: str) -> str:
-    """Return an address without its password and the secret values of its query.
+    """Return an address with its password and the secret values of its query redacted.
 
-    If the query is signed, parameters that change with each signature are redacted too, so that the same file keeps
-    the same address after it is signed again.
+    If the query is signed, parameters that change with each signature are redacted too. The same file thus keeps the
+    same address after it is signed again.
     """
     before, mark, rest = address.partition("://")
     if not mark:
@@ -102,12 +103,12 @@ def _redacted_query(query: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text with the addresses in it redacted."""
+    """Return a text in which all addresses are redacted."""
     return _ADDRESS.sub(lambda match: redacted_address(match[0]), text)
 
 
 def redacted_metadata(metadata: Mapping[str, object]) -> Mapping[str, object]:
-    """Return manifest values with addresses redacted, or the same object if nothing changes."""
+    """Return manifest values with all addresses redacted. If nothing changes, return the same object."""
 
     def redacted(leaf: object, _: bool) -> object:
         return redacted_text(leaf) if isinstance(leaf, str) else leaf
@@ -117,7 +118,7 @@ def redacted_metadata(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def address_secrets(address: str) -> Iterator[str]:
-    """Yield the secret parts of an address, in all forms in which a server may repeat them."""
+    """Yield the secret parts of an address, in every form in which a server may repeat them."""
     try:
         parts = urllib.parse.urlsplit(address)
     except ValueError:
@@ -131,7 +132,7 @@ def address_secrets(address: str) -> Iterator[str]:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with these secrets hidden."""
+    """Return a text in which these secrets are hidden."""
     for secret in sorted({*secrets}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
@@ -141,13 +142,13 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 _Change = Callable[[object, bool], object]
-"""A change of a leaf; its second argument is whether the leaf is below a secret name."""
+"""A function that changes a leaf. Its second argument says whether the leaf is below a secret name."""
 
 
 def _changed_members(
     members: Mapping[str, object], change: _Change, *, hidden: bool = False
 ) -> dict[str, object]:
-    """Return a tree of mappings and lists with its leaves changed."""
+    """Return a tree of mappings and lists with `change` applied to its leaves."""
     return {
         name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
         for name, member in members.items()
@@ -163,7 +164,7 @@ def _changed(value: object, change: _Change, *, hidden: bool) -> object:
 
 
 def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
-    """Return the values of all environment variables whose names mark a secret."""
+    """Return the values of all environment variables whose names indicate a secret."""
     values = {value.strip() for name, value in environ.items() if is_secret_name(name)}
     return {value for value in values if len(value) >= LEAST}
 
@@ -171,7 +172,7 @@ def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
 def redacted_options(
     extra: Mapping[str, object], environ: Mapping[str, str] = os.environ
 ) -> dict[str, object]:
-    """Return further request parameters for storage, with secrets hidden by name and by value."""
+    """Return further request parameters for storage. Secrets are recognised by name and by value, and hidden."""
     secrets = environment_secrets(environ)
 
     def redacted(leaf: object, hidden: bool) -> object:
@@ -185,7 +186,7 @@ def redacted_options(
 
 
 def option_secrets(extra: Mapping[str, object]) -> list[str]:
-    """Return the values that `redacted_options` hides, so that they can be hidden in a server's messages too."""
+    """Return the values that `redacted_options` hides, so they can be hidden in a server's messages too."""
     secrets: list[str] = []
 
     def collect(leaf: object, hidden: bool) -> None:
@@ -203,7 +204,7 @@ def option_secrets(extra: Mapping[str, object]) -> list[str]:
 
 
 def redacted_settings(options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options of a judge without secrets, as a run stores them."""
+    """Return a judge's options without secrets, in the form in which a run stores them."""
     settings = dict(options)
     address = settings.get("base_url")
     if isinstance(address, str):

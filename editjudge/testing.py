@@ -1,4 +1,4 @@
-"""`editjudge.integrations.pytest` under its name of 0.1."""
+"""Former name of `editjudge.integrations.pytest`, kept since version 0.1."""
 
 from editjudge.integrations.pytest import assert_edit
 

@@ -1,13 +1,13 @@
 """Comparison of values in conditions, formulas and filters.
 
-A column of a manifest has JSON values or, in CSV, texts, and a rubric writes a value as a text. Both forms of a manifest
-must give the same results, so values are compared by meaning:
+A manifest's column contains JSON values or, in CSV, strings. A rubric writes a value as a string. Both forms of a
+manifest must give the same results, so values are compared by meaning:
 
-- `true` and `false` equal the texts true, True, TRUE, false, False, FALSE.
-- A number equals all its spellings in JSON: 3, 3.0, "3" and "3.0" are one value. 007 is text.
-- Other texts are compared exactly.
-- A list or an object does not equal any text in a rubric.
-- A missing value, null and NaN equal only the empty text.
+- `true` and `false` equal the strings true, True, TRUE, false, False, FALSE.
+- A number equals all its spellings in JSON: 3, 3.0, "3" and "3.0" are one value. 007 is a string.
+- Other strings are compared exactly.
+- A list or an object does not equal any string in a rubric.
+- A missing value, null and NaN equal only the empty string.
 
 Scores and limits are equal up to a relative error of 1e-9: the mean of three times 0.7 is 0.7.
 """
@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 Number: TypeAlias = Any
-"""A float, or a NumPy array with a value for each edit. Codes (integers) and truth values have the same two forms."""
+"""A float, or a NumPy array with a value for each edit. Codes (integers) and booleans have the same two forms."""
 
 _TRUTH = {
     "true": "true",
@@ -40,8 +40,8 @@ _ABSOLUTE = 1e-12
 
 
 def word_of(value: object) -> str:
-    """Return the text that represents a value in comparisons: the same for equal values, empty for a missing
-    value.
+    """Return the string that represents a value in comparisons. Equal values have the same string, and a missing value
+    an empty one.
     """
     match value:
         case None:
@@ -63,7 +63,7 @@ def word_of(value: object) -> str:
 
 
 def _number_word(text: str) -> str:
-    """Return the digits without trailing zeros and the power of ten, which is exact for any number of digits."""
+    """Return a number as its digits without trailing zeros, and a power of ten. This is exact for any number of digits."""
     sign, digits, power = Decimal(text).as_tuple()
     shortest = "".join(map(str, digits)).rstrip("0")
     if not shortest:
@@ -73,12 +73,14 @@ def _number_word(text: str) -> str:
 
 
 def is_given(value: object) -> bool:
-    """Whether a value is neither null, blank text, an empty list or object, nor `false`."""
+    """Whether a value is something other than null, a blank string, an empty list or object, or `false`."""
     return word_of(value).strip() not in _NOTHING
 
 
 def place_among(value: object, choices: Sequence[str]) -> int | None:
-    """Return the index of the choice that equals a value, exactly or else by meaning, or None."""
+    """Return the index of the choice that equals a value, or None if there is none. An exact match is preferred to a
+    match by meaning.
+    """
     if isinstance(value, str) and value in choices:
         return choices.index(value)
     keys = [word_of(choice) for choice in choices]
@@ -87,8 +89,8 @@ def place_among(value: object, choices: Sequence[str]) -> int | None:
 
 
 def column(fields: Mapping[str, object], name: str) -> object:
-    """Return the value of a column, or None. `scene.light` is a field of the object `scene`, or else a column of that
-    name.
+    """Return the value of a column, or None if there is none. `scene.light` is a member of the object `scene` or, if
+    there is no such member, the column with that name.
     """
     value: object = fields
     for part in name.split("."):
@@ -97,7 +99,7 @@ def column(fields: Mapping[str, object], name: str) -> object:
 
 
 def listed(value: object) -> list[object] | None:
-    """Return a list unchanged, or parse a list from JSON text as in a CSV cell. Return None for any other value."""
+    """Return a list unchanged. A string is parsed as a JSON list, as in a CSV cell. Return None for any other value."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -105,7 +107,7 @@ def listed(value: object) -> list[object] | None:
 
 
 def compare(a: Number, sign: str, b: Number) -> Number:
-    """Return whether a comparison of two numbers or arrays is true. Numbers that differ only by rounding are
+    """Return whether a comparison of two numbers or arrays is true. Numbers that differ only by rounding count as
     equal.
     """
     close = (a == b) | (abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b))
