@@ -1,4 +1,4 @@
-"""Public name of `editjudge.rewards.conformance`: `python -m editjudge.conformance URL`."""
+"""Alias of `editjudge.rewards.conformance`, which can be run with `python -m editjudge.conformance URL`."""
 
 import sys
 

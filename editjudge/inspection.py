@@ -1,4 +1,4 @@
-"""Former name of `editjudge.integrations.inspect`, kept since version 0.1."""
+"""Alias of `editjudge.integrations.inspect`, which had this name in version 0.1."""
 
 from editjudge.integrations.inspect import edit_scorer, export_inspect
 

@@ -230,7 +230,8 @@ def ratings_columns(ratings: Iterable[StoredRating]) -> Ratings:
 def read_scores(
     path: Path, origins: Mapping[str, Origin] | None = None
 ) -> tuple[Scores, Scores | None]:
-    """Return the judges' scores twice: without guessed scores, and with them. The second is None if there are no guessed scores.
+    """Return the judges' scores twice, first without guessed scores and then with them. The second is None if no score
+    was guessed.
 
     An empty score counts as failed. A second row for the same item, judge and factor is a repeat.
     """

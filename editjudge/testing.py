@@ -1,4 +1,4 @@
-"""Former name of `editjudge.integrations.pytest`, kept since version 0.1."""
+"""Alias of `editjudge.integrations.pytest`, which had this name in version 0.1."""
 
 from editjudge.integrations.pytest import assert_edit
 

@@ -1,5 +1,5 @@
-"""Vision-language models as judges. A judge is asked, its reply is checked, and if the reply is rejected it is asked
-again with the reasons.
+"""Vision-language models as judges. The model is asked a question and its reply is checked. If the reply is rejected,
+the model is asked again and told the reasons.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def is_local(spec: str) -> bool:
 
 
 class QuestionProblem(NamedTuple):
-    """Reason why a question cannot be asked."""
+    """The reason why a question cannot be asked."""
 
     status: Status
     remark: Remark
@@ -198,7 +198,7 @@ class JudgingFailed(Exception):
 
 
 class Pacing(Protocol):
-    """The pace at which a judge is asked: when requests are sent, and whether they are retried."""
+    """The pace of requests to a judge: when they are sent, and whether they are retried."""
 
     @property
     def window(self) -> int:

@@ -67,7 +67,7 @@ class Secret:
         return len(self._value) >= MIN_KEY
 
     def redacted(self, text: str) -> str:
-        """Return a text with the key removed, whether it is plain or encoded."""
+        """Return a text with the key removed. The key is found both in plain and in encoded form."""
         for form in self._forms:
             text = text.replace(form, "[key]")
         # The pattern is slow, and most texts contain nothing encoded.

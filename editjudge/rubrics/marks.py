@@ -25,7 +25,7 @@ MAX_LINE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Counts of a list's lines, by kind of mark."""
+    """Number of lines in a list for each kind of mark."""
 
     failing: str | None = None
     """Text of the first failing mark."""

@@ -62,7 +62,7 @@ RECIPES = Path(__file__).parent / "recipes"
 
 @dataclass(frozen=True)
 class TextSource(FileContent):
-    """Location of a text; with `file` alone, the whole file.
+    """Location of a text in the checkout. If only `file` is given, the text is the whole file.
 
     In YAML::
 

@@ -1,7 +1,7 @@
 """Turns a task into its judgement, for runs, batches, rewards and single edits.
 
 A task is first looked up by its key. Its answer may be in the store or on its way in this process, or another process
-may have claimed it. Otherwise its judge is asked, and the answer is committed.
+may have claimed it. Otherwise the task is passed to its judge, and the answer is committed.
 """
 
 from __future__ import annotations
