@@ -45,7 +45,7 @@ from editjudge.errors import (
 from editjudge.files import default_store
 from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
-from editjudge.judges.registry import default_rubrics
+from editjudge.judges.registry import check_settings, default_rubrics
 from editjudge.manifest import records
 from editjudge.media.source import Pixels, encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
@@ -251,6 +251,7 @@ def judge(
     )
     judge = judge or default_judge()
     settings = Options(**options)
+    check_settings([judge], settings)
     questions = resolve(_names(rubrics) or default_rubrics([judge], settings))
     judgements = wait_for(judge_edit(edit, questions, judge, settings))
     return Judgements.of(edit, judgements, questions)
@@ -658,6 +659,7 @@ async def arun(
     path, rows = _rows(manifest, name)
     specs = _names(judges) or (default_judge(),)
     settings = Options(**options)
+    check_settings(specs, settings)
     # Rows that the caller made have no folder to be confined to; a dataset comes from elsewhere.
     is_own = rows is not None and not hasattr(manifest, "_fingerprint")
     job = Job(
@@ -809,6 +811,7 @@ def verify(
         raise UsageError("verify() needs an output: give edit['edited'] or make=")
     settings = Options(**options)
     spec = judge or default_judge()
+    check_settings([spec], settings)
     questions = resolve(_names(rubrics) or default_rubrics([spec], settings))
     condition = _pass_condition(pass_if, questions)
     attempts: list[Attempt] = []

@@ -91,7 +91,7 @@ def command(
     from editjudge.running.job import judge_edit, wait_for
 
     options = judge_options(values)
-    judge, *others = chosen_judges(judges)
+    judge, *others = chosen_judges(judges, options)
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
     further = dict(named("--text", text) for text in texts)

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,10 +104,11 @@ class Verb(click.Command):
         self._groups = groups or {}
         """Headings in `--help`, each with its options. Options without a heading come last."""
         json_option(self)
-        self._settings = {p.key: p for p in self.params if isinstance(p, Setting)}
+        self.settings = {p.key: p for p in self.params if isinstance(p, Setting)}
+        """Options that `-J NAME=VALUE` sets too."""
         for option in self.params:
             if option.name == "extra" and isinstance(option, click.Option):
-                names = ", ".join(self._settings)
+                names = ", ".join(self.settings)
                 option.help = (
                     f"{option.help} Settings: {names} (`editjudge docs running`)."
                 )
@@ -120,7 +121,7 @@ class Verb(click.Command):
             text = f"-J{next(arguments, '')}" if argument == "-J" else argument
             name, equals, value = text.partition("=")
             present = FORMER.get(name)
-            setting = self._settings.get(name.removeprefix("-J").replace("-", "_"))
+            setting = self.settings.get(name.removeprefix("-J").replace("-", "_"))
             if present in spellings:
                 warn(f"{name} works until 1.0; write {present}")
                 spelled.append(f"{present}{equals}{value}")
@@ -503,14 +504,38 @@ def _text(constant: str) -> str:
     raise ValueError(constant)
 
 
-def chosen_judges(judges: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the named judges, or the default one. If that is the embedded judge, say so on standard error."""
+def chosen_judges(judges: tuple[str, ...], options: Options) -> tuple[str, ...]:
+    """Return the named judges, or the default one. If that is the embedded judge, say so on standard error.
+
+    Raise `UsageError` for a setting that these judges do not have.
+    """
     if not judges and not os.environ.get("EDITJUDGE_JUDGE"):
         click.echo(
             "judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)",
             err=True,
         )
-    return judges or (default_judge(),)
+    judges = judges or (default_judge(),)
+    check_settings(judges, options)
+    return judges
+
+
+def check_settings(judges: Sequence[str], options: Options) -> None:
+    """Raise `UsageError` for a setting (`-J`) that neither the judges nor the verb have."""
+    from editjudge.judges import registry
+
+    command = click.get_current_context().command
+    settings = command.settings if isinstance(command, Verb) else ()
+    registry.check_settings(judges, options, settings)
+
+
+def check_judges(options: Mapping[str, Options], *, needs_key: bool = True) -> None:
+    """Raise the error of a judge that cannot be opened, before a verb begins its work. Options are by judge."""
+    import asyncio
+
+    from editjudge.judges.registry import check_opening
+    from editjudge.running.pace import Pace
+
+    asyncio.run(check_opening(options, Pace, needs_key=needs_key))
 
 
 # --- the store ------------------------------------------------------------------------------------------------

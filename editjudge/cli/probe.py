@@ -16,6 +16,7 @@ from editjudge.cli.options import (
     SEE_RUN,
     NewFile,
     Setting,
+    check_judges,
     chosen_judges,
     judge_options,
     judging_options,
@@ -100,7 +101,8 @@ def command(
     if seed < 0:
         raise UsageError(f"--seed {seed}: at least 0")
     options = judge_options(values | {"seed": None})
-    (spec,) = chosen_judges((judge,) if judge else ())
+    (spec,) = chosen_judges((judge,) if judge else (), options)
+    check_judges({spec: options}, needs_key=not dry_run)
     source = f"seed {seed}, {photos} photographs"
     names = {rubric.name for rubric in resolve(rubrics)}
     with _folder(write) as folder:

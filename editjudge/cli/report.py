@@ -82,8 +82,11 @@ def command(
     store, name = open_run(run)
     with store:
         pairs = load_pairs(store, name)
-        if pairs and by:
-            raise UsageError("--by groups scores; a run of pairs has none")
+        if pairs and (by or mappings):
+            option = "--by groups" if by else "--map-factor maps"
+            raise UsageError(
+                f"{option} scores; a run of pairs has none", code="no_scores"
+            )
         if pairs:
             answer = report_pairs(pairs)
             text = rendered_pairs(pairs, format_) if format_ else ""

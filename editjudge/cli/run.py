@@ -223,7 +223,7 @@ def command(
     from editjudge.running.job import Cluster, Job, Part, RunOptions
 
     options = judge_options(values)
-    judges = chosen_judges(judges)
+    judges = chosen_judges(judges, options)
     if not rubrics:
         rubrics = ("preference",) if best_of else default_rubrics(judges, options)
     fields = {field.name for field in dataclasses.fields(RunOptions)} & values.keys()

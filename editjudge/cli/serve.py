@@ -20,6 +20,8 @@ from editjudge.cli.options import (
     Finite,
     Setting,
     asking_options,
+    check_judges,
+    check_settings,
     former_option,
     judge_option,
     judge_options,
@@ -195,6 +197,7 @@ def command(
     options = judge_options(values)
     terms = dataclasses.replace(_terms(values), judge=judge, options=options)
     note = _check_reward(terms)
+    _check_judges(terms)
     token = token.strip() if token else None
     service_token = service_token.strip() if service_token else None
     _check_tokens(token, service_token)
@@ -304,6 +307,18 @@ def _check_reward(terms: Terms) -> str:
             "asked can have a higher reward; an output that is nearly its input has none"
         )
     return ""
+
+
+def _check_judges(terms: Terms) -> None:
+    """Raise the error of a judge on the command line that cannot be opened, before anything listens.
+
+    The default judge is not checked: review pages work without it.
+    """
+    named = [*terms.mixture, *terms.judge_for.values(), *terms.judges]
+    if _is_typed("judge"):
+        named.insert(0, terms.judge)
+    check_settings(named or [terms.judge], terms.options)
+    check_judges({spec: terms.options_of(spec) for spec in named})
 
 
 def _is_typed(name: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from editjudge import plugins
-from editjudge.errors import Option, UsageError
+from editjudge.errors import Option, UsageError, did_you_mean
 from editjudge.judges.cost import BudgetProtocol
 from editjudge.judges.judge import (
     GGUF,
@@ -62,6 +62,36 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
                     f"name {' or '.join(COMPUTED)} with --rubric, or leave it out",
                     options=[Option("judge", METRICS), Option("rubric")],
                 )
+
+
+def check_settings(
+    specs: Sequence[str], options: Options, others: Collection[str] = ()
+) -> None:
+    """Raise `UsageError` for a parameter (`-J`) that none of the judges reads: `measured` and recorded replies have none.
+
+    Servers get any parameter, and other judges in this process check their own. `others` are names that the command
+    line reads itself, to suggest one of them.
+    """
+    if not all(spec == "measured" or spec.startswith("replay:") for spec in specs):
+        return
+    for name in options.extra:
+        raise UsageError(
+            f"-J {name}: {' and '.join(specs)} takes no such setting{did_you_mean(name, others)}",
+            code="unknown_setting",
+        )
+
+
+async def check_opening(
+    options: Mapping[str, Options],
+    pacing: Callable[[str], Pacing],
+    *,
+    needs_key: bool = True,
+) -> None:
+    """Raise the error of the first judge that cannot be opened: an unknown provider, no key, no such file. Options are
+    by judge. Nothing is asked, so a server that cannot be reached is not noticed."""
+    async with AsyncExitStack() as resources:
+        for spec, its_options in options.items():
+            await open_judge(spec, its_options, pacing, resources, needs_key=needs_key)
 
 
 async def open_judge(

@@ -756,19 +756,19 @@ def _renamed(
     several."""
     if not mappings:
         return ratings
-    pairs = [text.rpartition("=")[::2] for text in mappings]
+    pairs = [_mapping(text) for text in mappings]
     rated = ratings.factor.present()
     for people, factor in pairs:
         problem = ""
-        if not people or not factor:
-            problem = "expected PEOPLE=FACTOR, such as PQ=quality"
-        elif people not in rated:
+        if people not in rated:
             problem = f'there are no ratings of "{people}"{did_you_mean(people, rated)}'
         elif factor not in factors:
             problem = f'judges have no "{factor}"{did_you_mean(factor, factors)}'
         if problem:
             mapping = Option("map-factor", {people: factor})
-            raise UsageError(f"{mapping}: {problem}", options=[mapping])
+            raise UsageError(
+                f"{mapping}: {problem}", options=[mapping], code="unknown_mapping"
+            )
     pairs += [(name, name) for name in rated if name not in dict(pairs)]
     [(name, times)] = Counter(factor for _, factor in pairs).most_common(1)
     if times > 1:
@@ -783,6 +783,18 @@ def _renamed(
         for item, rater, score in zip(part.item, part.rater, part.score, strict=True)
     ]
     return Ratings.of(*zip(*rows, strict=True))
+
+
+def _mapping(text: str) -> tuple[str, str]:
+    people, _, factor = text.rpartition("=")
+    if not people or not factor:
+        option = Option("map-factor", text)
+        raise UsageError(
+            f"{option}: expected PEOPLE=FACTOR, such as PQ=quality",
+            options=[option],
+            code="invalid_mapping",
+        )
+    return people, factor
 
 
 def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:

@@ -452,6 +452,10 @@ class _QuestionImages:
         self._edit = edit
         self._look = look
         if judge.limits is None:
+            # Recorded replies need no images, but a reply about a pair says nothing about a single edit.
+            for role in filter(_is_output, roles[:needed]):
+                if self._other_outputs(role):
+                    self._note(self._missing_output(role))
             return
         images = self._find(roles[:needed])
         # Images that the rubric does not show are ignored if they are broken.
@@ -512,11 +516,7 @@ class _QuestionImages:
             problem = _problem("missing_input", reason or message, reason or key_text)
             self._note(problem)
             return
-        self.problem = _problem(
-            "missing_output",
-            reason or "the editing model produced no image",
-            reason or "the editing model produced no picture",
-        )
+        self.problem = self._missing_output(role, reason)
         edit = self._edit
         if isinstance(edit.image(role), Path) and isinstance(edit.input, Path):
             # Other faults of the input are recorded when the input itself is looked up.
@@ -533,6 +533,23 @@ class _QuestionImages:
                         f"{gone}, and neither is the edited image",
                         key_text=f"{gone}, nor is the edited",
                     )
+
+    def _missing_output(self, role: str, reason: str = "") -> QuestionProblem:
+        message = "the editing model produced no image"
+        if others := self._other_outputs(role):
+            message = (
+                f"the rubric shows {role}, and the edit has {' and '.join(others)}: rubrics of pairs need pairs "
+                "(`editjudge pairs`), the others single edits"
+            )
+        key_text = reason or "the editing model produced no picture"
+        return _problem("missing_output", reason or message, key_text)
+
+    def _other_outputs(self, role: str) -> list[str]:
+        """Return the outputs that the edit has in the place of this one: those of a pair, or that of a single edit."""
+        edit = self._edit
+        if edit.image(role) is not None or role.partition("@")[0] in edit.outputs:
+            return []
+        return [name for name in edit.outputs if edit.image(name) is not None]
 
     def _cut(self, role: str, info: ImageInfo) -> tuple[ImageInfo, str]:
         """Return the header of the region that is shown in place of an image, and a description of the region."""

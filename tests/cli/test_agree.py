@@ -517,7 +517,7 @@ def test_people_may_rate_an_aggregate_by_its_name(call: Call, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--map-factor", "SC"], "expected PEOPLE=FACTOR"),
+        (["--map-factor", "SC"], "--map-factor SC:"),
         (["--map-factor", "alignmant=completeness"], 'did you mean "alignment"?'),
         (["--map-factor", "alignment=overal"], 'did you mean "overall"?'),
         (

@@ -196,3 +196,10 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_made(
 ) -> None:
     told = editjudge("probe", "--judge", "measured", *words)
     assert told.code == code and complaint in told.err
+
+
+def test_an_unknown_provider_is_refused_before_images_are_made(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    told = editjudge("probe", "--judge", "opnai/gpt-4.1", "--write", folder)
+    assert told.code == 2 and "openai" in told.err
+    assert not folder.exists()

@@ -267,6 +267,26 @@ def test_a_model_that_is_not_there_is_2_with_the_one_that_may_be_meant(
     assert not store.exists()
 
 
+@pytest.mark.parametrize(
+    ("judges", "setting", "hint"),
+    [
+        (["measured"], "colour=blue", ""),
+        (["measured"], "rehsh=1", "rehash"),
+        (["replay:r.jsonl", "measured"], "colour=blue", ""),
+    ],
+)
+def test_a_setting_that_no_judge_in_this_process_has_is_refused_with_the_near_miss(
+    tmp_path: Path, judges: list[str], setting: str, hint: str
+) -> None:
+    words = [word for judge in judges for word in ("--judge", judge)]
+    store = tmp_path / "s.db"
+    result = editjudge(
+        "run", tmp_path / "edits.jsonl", *words, "-J", setting, "--store", store
+    )
+    assert result.code == 2
+    check_error(result.error, "unknown_setting", setting.partition("=")[0], hint)
+
+
 def test_a_known_price_is_summed_up(tmp_path: Path, store: Path, prices: Path) -> None:
     with stub():
         told = judge(edits(tmp_path, 1), store, "--prices", prices, "--json")

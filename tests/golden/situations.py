@@ -47,6 +47,7 @@ SITUATIONS: dict[str, dict[str, str]] = {
         "unknown judge": "run edits.jsonl --judge opnai/gpt-4.1",
         "judge without a model": "run edits.jsonl --judge openai",
         "no key": "run edits.jsonl --judge openai/gpt-4.1",
+        "setting that the judge lacks": "run edits.jsonl --judge measured -J rehsh=1",
         "no address": "run edits.jsonl --judge openai-compatible/m",
         "missing replies": "run edits.jsonl --judge replay:nothing.jsonl",
         "broken replies": "run edits.jsonl --judge replay:broken.jsonl",
@@ -221,6 +222,9 @@ SITUATIONS: dict[str, dict[str, str]] = {
         "judge of pixels without rubrics": "serve --judge measured",
         "judge for no rubric": "serve --judge replay:first.jsonl --judge-for fidelty=measured",
         "bad port": "serve --port 99999",
+        "unknown judge": "serve --judge opnai/gpt-4.1",
+        "no key": "serve --judge openai/gpt-4.1",
+        "missing replies": "serve --judge replay:nothing.jsonl",
     },
     "export": {
         "export": "export some -o some",

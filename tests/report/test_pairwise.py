@@ -153,3 +153,10 @@ def test_a_run_that_nobody_rated_says_so(store: Path) -> None:
     done = editjudge("agree", "p", "--store", store)
     assert done.code == 2
     check_error(done.error, "no_ratings", "run p")
+
+
+def test_a_run_of_pairs_has_no_scores_to_map(store: Path, tmp_path: Path) -> None:
+    words = ("--map-factor", "PQ=quality", "-o", tmp_path / "r.html")
+    done = editjudge("report", "p", "--store", store, *words)
+    assert done.code == 2
+    check_error(done.error, "no_scores", "--map-factor")

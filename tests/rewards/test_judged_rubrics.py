@@ -547,6 +547,31 @@ def test_a_server_of_the_other_rubrics_says_what_its_reward_cannot_know(
     assert "not judged: whether the instruction was followed" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "named"),
+    [
+        (("--judge", "opnai/gpt-4.1"), 2, "openai"),
+        (("--judge", "openai/gpt-4.1"), 2, "OPENAI_API_KEY"),
+        (("--judge", "replay:missing.jsonl"), 1, "missing.jsonl"),
+        (("--judge-for", "fidelity=opnai/gpt-4.1"), 2, "openai"),
+        (("--allow", "opnai/gpt-4.1"), 2, "openai"),
+        (("-J", "mix=opnai/gpt-4.1=1"), 2, "openai"),
+    ],
+)
+def test_a_server_whose_judge_cannot_be_opened_does_not_start(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    code: int,
+    named: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = editjudge("serve", "--create", "--store", "s.db", *options)
+    assert result.code == code and named in result.err
+    assert not (tmp_path / "s.db").exists()
+
+
 @pytest.mark.parametrize("text", ["fidelity", "=measured", "fidelity="])
 def test_a_judge_without_a_rubric_is_an_error_that_shows_the_form(
     tmp_path: Path, text: str

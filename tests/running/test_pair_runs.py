@@ -402,3 +402,25 @@ def test_two_choices_that_mean_the_same_are_refused(
     )
     (tmp_path / "none.jsonl").write_text("")
     assert editjudge("run", tmp_path / "pairs.jsonl", *words).code == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "rubric"), [("edits.jsonl", "preference"), ("pairs.jsonl", "fidelity")]
+)
+def test_recorded_replies_to_the_other_kind_of_rubric_are_missing_outputs_as_for_a_live_judge(
+    tmp_path: Path, pairs: list[str], file: str, rubric: str
+) -> None:
+    item = rows_of(tmp_path / file)[0]["id"]
+    (tmp_path / "r.jsonl").write_text(
+        json.dumps({"item": item, "rubric": rubric, "reply": reply(item, "a")})
+    )
+    statuses = []
+    for judge in (f"replay:{tmp_path}/r.jsonl", "measured"):
+        store = tmp_path / f"{judge[:6]}.db"
+        done = editjudge(
+            *("run", tmp_path / file, "--rubric", rubric, "--judge", judge),
+            *("--store", store, "--limit", "1", "--json"),
+        )
+        assert done.code == 3, done.err
+        statuses.append(done.json["statuses"])
+    assert statuses[0] == statuses[1] and set(statuses[0]) == {"missing_output"}
