@@ -1,5 +1,5 @@
-"""Calibration that turns measures into scores. Its cut points and weights are in a data file that documents their
-origin."""
+"""Calibration that turns measures into scores. Its cut points and weights are read from a data file, which also
+documents their origin."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from editjudge.vision.measured.scene import Array
 
 FILE = Path(__file__).with_name("calibration.json")
 Cuts: TypeAlias = tuple[tuple[float, float], ...]
-"""A piecewise linear function, as points from left to right."""
+"""A piecewise linear function, given as points from left to right."""
 _FAR = 4.0
-"""Standard deviations at which a number is clipped, so that a single outlier does not decide."""
+"""Number of standard deviations at which a value is clipped, so that a single outlier does not decide."""
 
 
 @dataclass(frozen=True)
 class Deduction:
-    """Points deducted for one measure: none below the first cut point, and linear between the cut points."""
+    """Points deducted for one measure. Nothing is deducted below the first cut point; between cut points the deduction
+    is linear."""
 
     measure: str
     cuts: Cuts
     trust: str = ""
-    """Name of the measure that says how far this one counts against the edit."""
+    """Name of the measure that says how much this measure counts against the edit."""
 
     def taken(self, values: Values) -> bool:
-        """Whether its measure, and the measure of its trust, could be taken."""
+        """Whether both this measure and the one named in `trust` are available."""
         return self.measure in values and (not self.trust or self.trust in values)
 
     def points(self, values: Values) -> float:
@@ -45,29 +46,31 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Regressor:
-    """Ridge regression on one kind of evidence. It stores a weight for each feature, and no data of the edits it was
-    fitted to."""
+    """Ridge regression on one kind of evidence. It stores a weight for each feature, but no data of the edits to which
+    it was fitted."""
 
     parts: tuple[str, ...]
     """Names of measures, or of kinds of network features."""
     mean: Array
     scale: Array
     weights: Array
-    """Weights; the first is for the constant."""
+    """Weights. The first is for the constant."""
     centre: float
     spread: float
     """Standard deviation of its predictions on edits that were not in the fit."""
     masked: bool = False
-    """Whether it is for edits with a mask; otherwise for edits without one."""
+    """Whether it applies to edits with a mask. Otherwise it applies to edits without one."""
 
     def answers(self, rows: Array) -> Array:
-        """Return how far above the average people would rate these edits, in standard deviations of such predictions."""
+        """Return how far above the average people are predicted to rate these edits, in standard deviations of the
+        predictions."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
         return (answers - self.centre) / self.spread
 
 
 def features(rows: Array, mean: Array, scale: Array) -> Array:
-    """Return rows in standard deviations with a leading constant. Rows that differ much from rated edits are damped.
+    """Return rows in units of standard deviations, with a leading constant. Rows that differ much from those of rated
+    edits are damped.
 
     This is the linear part of a Gaussian kernel whose width is the length of the rows. On unseen photographs it is as
     good as the kernel (correlation of .56 within editing models), while 2,048 random features of the kernel are worse
@@ -86,25 +89,26 @@ def features(rows: Array, mean: Array, scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class Learnt:
-    """Overall quality, fitted to people's ratings. It is the sum of regressors, one for each kind of evidence.
+    """Prediction of overall quality, fitted to people's ratings. It is the sum of several regressions, one for each
+    kind of evidence.
 
     If there is a mask, only the network's features of a close view of the edit are used. On rated edits with a mask,
     other evidence hardly correlates with people's ratings.
     """
 
     edits: int
-    """Number of rated edits in the fit."""
+    """Number of rated edits to which it was fitted."""
     regressors: tuple[Regressor, ...]
     ranks: Cuts
-    """Function from the sum to the share of rated edits that are worse."""
+    """Function that maps the sum to the share of rated edits that are worse."""
     masked_ranks: Cuts
-    """The same function for edits with a mask, whose sum comes from other regressors. The share is also of all rated
-    edits."""
+    """The same function for edits with a mask, whose sum comes from other regressions. The share is also relative to
+    all rated edits."""
     points: float
-    """Points deducted from the worst edit."""
+    """Points deducted from an edit that is worse than all rated edits."""
     offsets: Mapping[str, float]
-    """Offsets of the factors that share the prediction. Each factor adds its own offset before it is rounded to a whole
-    score, so that the mean of the factors keeps the precision that rounding loses."""
+    """Offsets of the factors that share the prediction. Each factor adds its own offset before it is rounded to an
+    integer score. The mean over the factors then keeps the precision that rounding loses."""
     _ranks: WeakKeyDictionary[Measures, float] = field(
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
@@ -123,12 +127,12 @@ class Learnt:
         return self._ranks[measures]
 
     def taken(self, factor: str, rank: float) -> float:
-        """Return the points deducted from a factor at this rank."""
+        """Return the points deducted from a factor for an edit of this rank."""
         return self.points * (1 - rank) + self.offsets[factor]
 
 
 def gathered(parts: Sequence[str], values: Values, features: Features) -> Array:
-    """Return the named measures and features as one row, with NaN for missing values."""
+    """Return the named measures and features as a single row, with NaN for missing values."""
     return np.concatenate(
         [features.get(part, [values.get(part, np.nan)]) for part in parts]
     )
@@ -151,7 +155,8 @@ class Calibration:
         }
 
     def rank(self, factor: str, measures: Measures) -> float | None:
-        """Return the learned rank of the edit; None if the factor has no learned part, or nothing was edited."""
+        """Return the rank of the edit as predicted from people's ratings. Return None if there is no prediction for the
+        factor, or if nothing was edited."""
         if (
             not self.learnt
             or factor not in self.learnt.offsets
@@ -163,7 +168,8 @@ class Calibration:
     def score(self, factor: str, values: Values, rank: float | None = None) -> float:
         """Return a score from 1 to 7, not yet rounded.
 
-        Deductions add up. The learned part covers the same faults, so that the lower of the two scores counts.
+        The deductions are summed. The prediction from people's ratings covers the same faults, so the larger of the sum
+        and the predicted deduction is used.
         """
         lost = sum(self.points(factor, values).values())
         if rank is not None and self.learnt:

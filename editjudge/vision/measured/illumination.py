@@ -1,9 +1,10 @@
-"""Windows of two images, and the probability that in each of them more than the light changed.
+"""The probability that more than the light changed between two images, window by window.
 
-Light scales the colours of a surface, or adds to them, and leaves its texture: the edges of the input are found again,
-also under the edge of a new shadow. New content has edges of its own, lacks those of the input, or has colours that the
-surroundings do not share. `local_evidence` measures that for each window; a small boosted forest, fitted by
-`bench/fit_illumination.py` to photographs under simulated lights and with simulated changes, weighs it.
+Light scales the colours of a surface, or adds to them, but leaves its texture. The edges of the input are therefore
+still present, even under the edge of a new shadow. New content has other edges than the input, lacks those of the
+input, or has colours that the surroundings do not have. `local_evidence` measures this for each window. A small boosted
+forest combines the measures into a probability. It was fitted by `bench/fit_illumination.py` to photographs under
+simulated lights and with simulated changes.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from editjudge.vision.measured.scene import BASE, Array, Scene, fit, view
 FILE = Path(__file__).with_name("illumination.json")
 
 _DARK = 0.02
-"""Linear light that is added before logarithms: below it, levels of 255 are too coarse to compare."""
+"""Linear light that is added before taking logarithms. Below it, levels of 255 are too coarse to compare."""
 _CELL = 4
-"""Pixels of a cell, along each side, over which products of gradients are added up."""
+"""Side in pixels of a cell, over which products of gradients are added up."""
 _WINDOWS = {"near": 3, "wide": 7}
-"""Cells of a window along each side: 12 pixels show an eye of a portrait, 28 its face."""
+"""Side of each window in cells. A near window has 12 pixels, about an eye in a portrait; a wide one has 28, about the
+face."""
 _SURROUNDINGS = 11.0
-"""Cells: standard deviation of the weight of what surrounds a window, a tenth of the image."""
+"""Standard deviation, in cells, of the Gaussian that weights the surroundings of a window: about a tenth of the image."""
 _FLAT = 1e-5
-"""Squared gradient of an even surface after encoding; windows with less are alike."""
+"""Squared gradient of an even surface after encoding. Windows with smaller gradients count as alike."""
 
 
 def local_evidence(scene: Scene) -> tuple[tuple[str, ...], Array]:
@@ -58,7 +60,7 @@ def local_evidence(scene: Scene) -> tuple[tuple[str, ...], Array]:
 
 
 def _planes(lab: Array) -> list[Array]:
-    """Return the logarithm of light, two of ratios of its colours, and the brightest channel, at base size."""
+    """Return the logarithm of the light, two logarithms of colour ratios, and the brightest channel, at base size."""
     scale = BASE / max(lab.shape[:2])
     if scale > 1:
         lab = cv2.resize(lab, None, fx=scale, fy=scale, interpolation=cv2.INTER_LINEAR)
@@ -83,7 +85,7 @@ def _box(plane: Array, cells: int) -> Array:
 
 
 def _products(before: Sequence[Array], after: Sequence[Array]) -> tuple[Array, ...]:
-    """Return, by cell, the squared gradients before and after, and their product."""
+    """Return, for each cell, the squared gradients before and after, and their product."""
     old, new, both = (np.zeros_like(before[0]) for _ in range(3))
     for a, b in zip(before, after, strict=True):
         for right, down in ((1, 0), (0, 1)):
@@ -96,7 +98,8 @@ def _products(before: Sequence[Array], after: Sequence[Array]) -> tuple[Array, .
 
 
 def _compared(name: str, old: Array, new: Array, both: Array) -> dict[str, Array]:
-    """Return how much of the old gradients is found again, how alike they are, how strong, and how far apart."""
+    """Return how much of the old gradients is still present, how similar old and new gradients are, how strong each is,
+    and how far apart they are."""
     old = np.maximum(old, 0)
     new = np.maximum(new, 0)
     apart = np.maximum(old + new - 2 * both, 0)
@@ -111,18 +114,19 @@ def _compared(name: str, old: Array, new: Array, both: Array) -> dict[str, Array
 
 @dataclass(frozen=True)
 class Forest:
-    """Boosted trees: each node is a measure, a bound, the next node at or below it, and the next above it.
+    """Boosted trees. Each node has a measure, a bound, the next node for values up to the bound, and the next node for
+    larger values.
 
-    A node whose measure is -1 is a leaf, and its bound is what it adds.
+    A node whose measure is -1 is a leaf, and its bound is the value that it adds.
     """
 
     measures: tuple[str, ...]
     start: float
     trees: tuple[Array, ...]
     allowed: float
-    """Probability up to which light explains a window."""
+    """Probability up to which light is taken to explain a window."""
     changed: float
-    """Probability from which content changed; between the two, the forest is unsure."""
+    """Probability from which content is taken to have changed. Between the two, the forest is unsure."""
 
     def probability(self, evidence: Array) -> Array:
         rows = evidence.reshape(-1, evidence.shape[-1])
@@ -152,7 +156,7 @@ def load() -> Forest:
 
 
 def unaligned(before: Array, after: Array) -> Scene:
-    """Return both images as they are: new light can pass for a shift by a few pixels."""
+    """Return both images without alignment, because new light can look like a shift by a few pixels."""
     first = view(before)
     height, width = first.rgb.shape[:2]
     second = view(fit(after, width, height))
@@ -160,10 +164,10 @@ def unaligned(before: Array, after: Array) -> Scene:
 
 
 def content_chances(evidence: Array) -> Array:
-    """Return, by window, the probability that more than the light changed."""
+    """Return, for each window, the probability that more than the light changed."""
     return smoothed(load().probability(evidence))
 
 
 def smoothed(chances: Array) -> Array:
-    """Return the mean over a window and its neighbours: a change of content is larger than a window."""
+    """Return the mean over each window and its neighbours, because a change of content is larger than a window."""
     return cv2.blur(chances, (7, 7))

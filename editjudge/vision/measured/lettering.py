@@ -1,4 +1,4 @@
-"""Text edits: the text that an instruction requests, the lines read in the images, and what these lines prove."""
+"""Text edits: the text that an instruction requests, the lines that are read in the images, and what these lines prove."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TextRequest:
     """A request for lettering that an instruction spells out letter by letter."""
 
     act: Literal["write", "replace", "delete", "script"]
-    """Kind of change. `script` means that all lettering of one script should disappear (`old`) or appear (`new`)."""
+    """Kind of change. `script` means that all lettering in one script should disappear (`old`) or appear (`new`)."""
     old: str = ""
     new: str = ""
     where: str = ""
     """Words that describe its position, such as "in the upper left corner"."""
     unnamed_old: bool = field(default=False, compare=False)
-    """Whether the new text replaces one that the instruction does not quote."""
+    """Whether the new text replaces a text that the instruction does not quote."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TextLine:
     text: str
     confidence: float
     box: tuple[float, ...]
-    """Left, top, right, bottom, as shares of the image."""
+    """Left, top, right and bottom edge, as shares of the image."""
 
     @cached_property
     def plain(self) -> str:
@@ -88,24 +88,25 @@ class TextLine:
 Outcome: TypeAlias = Literal[
     "done", "blurred", "disturbed", "misplaced", "partial", "misspelt", "undone"
 ]
-"""`disturbed`: as requested, but other text changed too; `partial`: whole words are missing."""
+"""`disturbed` means as requested, except that other text changed too. `partial` means that entire words are missing."""
 
 
 @dataclass(frozen=True)
 class TextReading:
-    """Proof about a request from the text that was read, or none."""
+    """Proof about a request, based on the text that was read, or the reason why there is none."""
 
     outcome: Outcome | None
     finding: str
     degree: int = 0
-    """Severity of a fault that has degrees, from 0 for the slightest."""
+    """Severity of a fault that comes in degrees, from 0 for the slightest."""
 
 
 # --- requests -------------------------------------------------------------------------------------------------
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
-    """Return the requested changes of lettering; empty unless the instruction requests these changes and nothing else."""
+    """Return the requested changes of lettering. The list is empty unless the instruction requests these changes and
+    nothing else."""
     text, quoted = bare(instruction) or ("", ())
     wishes, where = _wishes(text, quoted)
     # The words that describe the position may contain another request, about which lettering proves nothing.
@@ -156,7 +157,7 @@ _ENGINES = threading.local()
 
 def _reader() -> Any:
     """Return the OCR engine of this thread, with the weights included in its package. It is not shared between threads,
-    because it keeps state between its steps."""
+    because it keeps state between steps."""
     if not hasattr(_ENGINES, "reader"):
         import logging
 
@@ -199,7 +200,8 @@ _TOKENS = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 
 
 def tokens(text: str) -> tuple[str, ...]:
-    """Return the words of a text in lower case, without punctuation; each character of a script without spaces."""
+    """Return the words of a text in lower case, without punctuation. In a script without spaces, each character is a
+    word."""
     composed = unicodedata.normalize("NFC", text).casefold()
     # An apostrophe or a point between letters is often lost in reading.
     joined = re.sub(r"(?<=[^\W\d])['’`´.](?=[^\W\d])", "", composed)
@@ -211,9 +213,9 @@ def _stream(lines: Sequence[TextLine]) -> list[str]:
 
 
 def _span(text: str, stream: Sequence[str]) -> int:
-    """Return how many words at the start of a stream make up a text; 0 if they do not.
+    """Return how many words at the start of a stream make up a text, or 0 if they do not.
 
-    Spaces may have been lost or added in reading, but a text begins and ends with a word.
+    OCR may lose or add spaces, but a text begins and ends with a word.
     """
     joined = ""
     for count, token in enumerate(stream, 1):
@@ -259,7 +261,7 @@ class _Nearest:
 
     text: str = ""
     wrong: int = 0
-    """Letters to change, add or drop."""
+    """Number of letters to change, add or drop."""
     share: float = 0.0
     """Share of the wanted letters that match."""
     confidence: float = 0.0
@@ -299,22 +301,22 @@ def edit_distance(a: str, b: str) -> int:
 
 _LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 _SURE = 0.85
-"""OCR confidence above which letters are well formed. Print in photographs is read with at least .95."""
+"""OCR confidence above which letters count as well formed. Print in photographs is read with at least .95."""
 _HALF_READ = (0.7, 0.55)
-"""OCR confidences below which letters are increasingly badly formed."""
+"""OCR confidences below which letters count as increasingly badly formed."""
 _ALIKE = 0.6
-"""Share of matching letters from which a text is a misspelling instead of a different text."""
+"""Share of matching letters from which a text is a misspelling and not a different text."""
 _ORDER = ("undone", "misspelt", "partial", "misplaced", "disturbed", "blurred", "done")
 _ALTERED = 0.003
-"""Share of a line's box that visibly changed if one letter did; encoding again changes nothing visibly."""
+"""Share of a line's box that visibly changes if one letter does. Re-encoding changes nothing visibly."""
 _HALF = 0.4
-"""Share of the letters in words that are there, from which a text is incomplete, not another one."""
+"""Share of the wanted letters, counted in complete words, from which a text is incomplete and not a different text."""
 _LARGE = 1200
-"""Longer side of an image, in pixels, that is read again at a smaller size instead of a larger one."""
+"""Longer side in pixels from which an image is read again at a smaller size instead of a larger one."""
 _SHORT = 2
-"""Letters of a stray word that may be a leaf or a fold read as text."""
+"""Number of letters up to which a stray word may be a leaf or a fold read as text."""
 _LOOKALIKE = str.maketrans("0o1i|ıïîíìł", "oolllllllll")
-"""Letters that reading does not tell apart: in print of three fonts, naïve is read as naive, and l as 1."""
+"""Letters that OCR confuses. In print of three fonts, it reads naïve as naive, and l as 1."""
 
 
 def compare_images(
@@ -323,10 +325,10 @@ def compare_images(
     mask: Array | None,
     visible: Array,
 ) -> tuple[TextReading, dict[str, list[TextLine]]]:
-    """Read both images and compare; return the proof, and the lines by role.
+    """Read both images and compare them. Return the proof, and the lines keyed by role.
 
-    A proof is confirmed by a second reading, of larger images with more contrast: a misread word is rarely misread
-    in the same way twice.
+    A proof must be confirmed by a second reading, at another size and with more contrast, because a misread word is
+    rarely misread in the same way twice.
     """
     lines = {role: read_lines(images[role]) for role in ("input", "edited")}
     first = compare_all(wishes, lines["input"], lines["edited"], mask, visible)
@@ -358,9 +360,10 @@ def compare_all(
     mask: Array | None,
     visible: Array | None = None,
 ) -> TextReading:
-    """Return the worst outcome of several requests, if all are proven and none is missing beside one that is done.
+    """Return the worst outcome of several requests. Nothing is proven if any request is unproven, or if one is done and
+    another is not.
 
-    `visible` has the pixels that visibly changed; text elsewhere is the same, however it is read.
+    `visible` marks the pixels that visibly changed. Text elsewhere is the same, however it is read.
     """
     readings = [compare(wish, before, after, mask) for wish in wishes]
     for reading in readings:
@@ -406,7 +409,7 @@ def compare(
 
 
 def _differently_written(new: str, added: Sequence[TextLine]) -> TextReading:
-    """Say how the added text differs from the requested one."""
+    """Describe how the added text differs from the requested text."""
     if not added:
         return TextReading(
             "undone", f'no text was added, and "{new}" cannot be read anywhere'
@@ -438,17 +441,17 @@ def _differently_written(new: str, added: Sequence[TextLine]) -> TextReading:
 
 
 def folded(parts: Sequence[str]) -> str:
-    """Return a text without spaces, with one letter for all that look alike, and one accent for all accents."""
+    """Return a text without spaces. Letters that look alike are replaced by one of them, and all accents by one accent."""
     text = unicodedata.normalize("NFD", "".join(parts).translate(_LOOKALIKE))
     return re.sub(r"[\u0300-\u036f]", "\u0301", text)
 
 
 _ONE_SHAPE = "cijkopsuvwxyz"
-"""Letters whose capital has the same shape, only larger."""
+"""Letters whose capital has the same shape but is larger."""
 
 
 def _same_case(text: str, lines: Sequence[TextLine]) -> bool:
-    """Whether a text that was read has the requested capitals, as far as their shapes tell."""
+    """Whether a text that was read has the requested capitals, as far as the shapes of the letters show."""
     alike = str.maketrans(_ONE_SHAPE.upper(), _ONE_SHAPE)
     pages = (text, *("".join(line.text for line in lines),))
     wanted, read = (
@@ -464,7 +467,7 @@ def _other_text(
     after: Sequence[TextLine],
     visible: Array | None,
 ) -> TextReading | None:
-    """Compare all text with the text of the input after the requests; None if nothing else changed."""
+    """Compare all text with the text that the input would have after the requests. Return None if nothing else changed."""
     if any(wish.act == "script" for wish in wishes):
         return None
     stream = _stream(before)
@@ -506,7 +509,7 @@ def _other_text(
 def _in_changed_lines(
     words: Sequence[str], lines: Sequence[TextLine], visible: Array | None
 ) -> dict[str, float]:
-    """Return the words of lines that visibly changed, with the confidence at which they were read."""
+    """Return those of the words that are in visibly changed lines, with the confidence at which they were read."""
     changed = [
         line for line in lines if visible is None or line.share_of(visible) >= _ALTERED
     ]
@@ -518,7 +521,7 @@ def _in_changed_lines(
 
 
 def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
-    """Count the occurrences of the old text, except as part of the new one."""
+    """Count the occurrences of the old text that are not part of the new text."""
     if not wish.old:
         return 0
     within = _occurrences(tokens(wish.old), tokens(wish.new))
@@ -553,7 +556,7 @@ def _written(
 def _replaced(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check that the new text is at the position of the old one, and that the old one is gone."""
+    """Check that the new text is at the position of the old text, and that the old text is gone."""
     old_before = _count_old(wish, before)
     old_after = _count_old(wish, after)
     problem = ""
@@ -598,7 +601,7 @@ def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
 def _scripted(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check whether letters of a script disappeared or appeared. If none appeared, nothing was translated; letters that
+    """Check whether letters of a script disappeared or appeared. If none appeared, nothing was translated. Letters that
     did appear do not prove a translation."""
     script = wish.old or wish.new
     name = script.title()
@@ -664,6 +667,6 @@ _ANYWHERE = re.compile(
     re.IGNORECASE,
 )
 _BESIDE = 0.05
-"""Largest gap between the boxes of two lines that count as the same position, as a share of the image's side."""
+"""Largest gap between the boxes of two lines that count as being at the same position, as a share of the image's side."""
 _BEYOND = 0.1
 """Distance beyond the middle, as a share of the image's side, from which a line is clearly on the other side."""

@@ -1,4 +1,4 @@
-"""Features of a network trained on photographs: differences between patches, channels and classes before and after an
+"""Features from a network trained on photographs: differences between patches, channels and classes before and after an
 edit.
 
 EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) processes both full images and a close
@@ -20,12 +20,12 @@ from editjudge.vision.measured.scene import Array, Scene, area, fit
 
 FILE = Path(__file__).with_name("efficientnet_lite0.onnx")
 DIGEST = "861a93a491d5a5f1dbeaafb91faf018468fb8dd7f63e9c8010ecfbe1e2dba836"
-"""SHA-256 of the file. The calibration was fitted to these weights, and others would give other features."""
+"""SHA-256 of the file. The calibration was fitted to these weights; others would give other features."""
 LAYERS = (2, 4, 10, 15, 16)
 """Layers whose outputs are used, from fine texture to the features that distinguish classes."""
 _WHOLE = 512
 _NEAR = 224
-"""Side in pixels of the full image, which then has 16 x 16 patches, and of the close view of the edit."""
+"""Side in pixels to which the full image is resized (16 x 16 patches), and the side of the close view of the edit."""
 _MARGIN = 0.15
 """Margin around the edit, as a share of its extent."""
 _LEAST = 0.2
@@ -35,7 +35,7 @@ _ALL = (0.0, 1.0, 0.0, 1.0)
 """Top, bottom, left and right of the full image, as shares."""
 
 Features: TypeAlias = Mapping[str, Array]
-"""Kinds of features, each a row of numbers; NaN if there is nothing to compare."""
+"""Kinds of features, each as a row of numbers; NaN if there is nothing to compare."""
 
 
 @lru_cache(maxsize=1)
@@ -85,8 +85,8 @@ def see(image: Array) -> dict[str, Array]:
 
 
 def edit_box(inside: Array) -> tuple[float, float, float, float]:
-    """Return top, bottom, left and right of the edit and its surroundings, as shares; of the full image if nothing was
-    edited."""
+    """Return the top, bottom, left and right edge of the edit and its surroundings, as shares. If nothing was edited,
+    return those of the full image."""
     if not inside.any():
         return _ALL
     bounds: list[float] = []
@@ -130,7 +130,8 @@ def _compared(
 
 
 def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Array:
-    """Return one minus the cosine of each patch's channels, averaged over the image, inside the edit and outside it."""
+    """Return one minus the cosine between each patch's channels before and after, averaged over the image, inside the
+    edit and outside it."""
     a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in (before, after))
     far = np.maximum(0.0, 1 - (a * b).sum(axis=0))
     size = far.shape[1], far.shape[0]
@@ -146,7 +147,7 @@ def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Ar
 
 
 def _classes(before: Array, after: Array) -> Array:
-    """Return the network's confidence before and after, and the divergence of the two predictions (Jensen-Shannon)."""
+    """Return the network's confidence before and after, and the Jensen-Shannon divergence between the two predictions."""
     p, q = (np.exp(x - x.max()) / np.exp(x - x.max()).sum() for x in (before, after))
     was, now, both = (
         float(-(x * np.log(x + 1e-12)).sum()) for x in (p, q, (p + q) / 2)

@@ -1,4 +1,5 @@
-"""Proof that the instruction was or was not followed: by a missing colour, the ground truth, or no change at all."""
+"""Proof that the instruction was or was not followed, based on a missing colour, the ground truth, or the lack of any
+change."""
 
 from __future__ import annotations
 
@@ -38,16 +39,17 @@ _HUES = {
     "teal": (165, 240),
     "turquoise": (165, 240),
 }
-"""Hue angles in Lab, in degrees. Margins are wide, so that a hue outside is certainly not called by the name."""
+"""Ranges of hue angles in Lab, in degrees. Margins are wide, so a hue outside a range would certainly not be called by
+that name."""
 _GRAYS = {"black": (0, 40), "white": (62, 101), "gray": (20, 90), "grey": (20, 90)}
-"""Ranges of lightness of colours with little chroma."""
+"""Ranges of lightness for the names of colours with little chroma."""
 COLOURS = (*_HUES, *_GRAYS)
 
 _LEAST = 0.02
-"""Share of the changed pixels below which a colour is absent. Highlights and edges alone have more."""
+"""Share of the changed pixels below which a colour counts as absent. Highlights and edges alone have more."""
 
 _GAIN = 0.001
-"""Share of the image. If the colour spread by more, something received it, even if faintly."""
+"""Share of the image. If the colour spread by more than this, something received it, even if faintly."""
 
 
 def named_colours(text: str) -> list[str]:
@@ -55,7 +57,7 @@ def named_colours(text: str) -> list[str]:
 
 
 def asked_colour(instruction: str) -> str | None:
-    """Return the only colour that an object should get; None if there is none, if there are several, or if the
+    """Return the only colour that an object should get. Return None if there is none, if there are several, or if the
     instruction has any other request."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
     match = first_match("colour", text)
@@ -66,7 +68,7 @@ def asked_colour(instruction: str) -> str | None:
 
 
 def share_of(name: str, lab: Array) -> float:
-    """Return the share of pixels that could be called by the name of the colour."""
+    """Return the share of pixels whose colour could be called by this name."""
     light, a, b = (lab[..., k] for k in range(3))
     chroma = np.hypot(a, b)
     if name in _GRAYS:
@@ -83,7 +85,8 @@ def share_of(name: str, lab: Array) -> float:
 def missing_colour(
     instruction: str, scene: Scene, change: Change
 ) -> tuple[str, float] | None:
-    """Return the requested colour and its share of the changed pixels if the colour is proven to be absent; else None."""
+    """Return the requested colour and its share of the changed pixels if the colour is proven to be absent. Otherwise
+    return None."""
     name = asked_colour(instruction)
     changed = change.visible > 1
     if name is None or not changed.any():
@@ -96,19 +99,19 @@ def missing_colour(
 # --- against a ground truth ---------------------------------------------------------------------------------
 
 _BESIDE = 0.002
-"""Share of the image, beside the target, above which a difference is more than re-encoding."""
+"""Share of the image, outside the target, above which a difference is more than re-encoding."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The intended change, from the input to the ground truth, and the change that was made."""
+    """The intended change (from the input to the ground truth) and the change that was made."""
 
     wanted: Array
-    """Pixels in which the ground truth differs from the input; 0 or 1."""
+    """Pixels at which the ground truth differs from the input; 0 or 1."""
     made: Array
-    """Pixels in which the edited image differs from the input."""
+    """Pixels at which the edited image differs from the input."""
     agreement: float
-    """Agreement in the wanted region: 1 if the edited image equals the ground truth, 0 if it equals the input."""
+    """Agreement in the wanted region. It is 1 if the edited image equals the ground truth, 0 if it equals the input."""
     coverage: float
     """Share of the wanted region that is closer to the ground truth than to the input."""
     size: float
@@ -162,8 +165,8 @@ def find_target(
 
 
 def _compact(region: Array) -> float:
-    """Return the share of its convex hull that a region fills. It is low for scattered stains, which have no size or
-    position."""
+    """Return the share of its convex hull that a region fills. It is low for scattered stains, which have no meaningful
+    size or position."""
     if not region.any():
         return 0.0
     hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
@@ -247,7 +250,8 @@ def prove(
     measures: Measures,
     reading: TextReading | None = None,
 ) -> FactorVerdict:
-    """Score how well the instruction was followed, or abstain with a reason that says what was tried."""
+    """Score how well the instruction was followed. If this cannot be proven, abstain with a reason that says what was
+    tried."""
     change = measures.change
     where = ""
     if change.region.any():

@@ -29,17 +29,21 @@ LightDifference: TypeAlias = tuple[
 """Description of a difference, and its mark."""
 
 _EVEN = 12.0
-"""Variance of colour among neighbouring pixels below which they were painted and not photographed. JPEG leaves some."""
+"""Variance of colour among neighbouring pixels below which they were painted rather than photographed. It is above 0
+because of JPEG noise."""
 _HUE = 0.25
-"""Step of the logarithm of colour ratios from which a part is said to differ in colour: a quarter more of one."""
+"""Step in the logarithm of colour ratios from which a part is said to differ in colour. It is about a quarter more of
+one colour."""
 _BESIDE = 45
-"""Pixels around an instruction mark, along both sides, that its disappearance changes: a window of evidence each way."""
+"""Number of pixels around an instruction mark, in both directions, that are affected by its disappearance. It is the
+size of a window of evidence."""
 
 
 def judge_light(
     images: Mapping[str, Array], scene: Scene, change: Change
 ) -> FactorVerdict:
-    """Score a list of differences; abstain if light may not explain some of them, and nothing else is certain."""
+    """Score a list of differences. Abstain if light may not explain some of them and no difference is certainly caused
+    by something else."""
     as_they_are = None
     if "shift right (px)" in scene.framing:
         as_they_are = unaligned(images["input"], images["edited"])
@@ -59,9 +63,9 @@ def judge_light(
 def differences(
     scene: Scene, change: Change, unshifted: Scene | None = None
 ) -> list[LightDifference]:
-    """Return every difference that can be separated from the others, with whether light explains it.
+    """Return every difference that can be separated from the others, and whether light explains it.
 
-    `unshifted` shows the same images without the shift that registration found, which may be a trick of the light.
+    `unshifted` has the same images without the shift that registration found, because new light can look like a shift.
     """
     listed: list[LightDifference] = []
     marks = np.zeros(scene.shape, np.uint8)
@@ -99,7 +103,7 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
 def _content(
     scenes: tuple[Scene, Scene | None], ignored: Array
 ) -> Iterator[LightDifference]:
-    """Yield the parts of which light explains the difference hardly, or not at all."""
+    """Yield the parts whose difference light does not explain, or may not explain."""
     forest = load()
     maps = []
     for scene in filter(None, scenes):
@@ -122,7 +126,7 @@ def _content(
 
 
 def _parts(changed: Array) -> list[Array]:
-    """Return the largest connected parts, five at most."""
+    """Return the largest connected parts, at most five."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         changed.astype(np.uint8), connectivity=8
     )
@@ -131,7 +135,8 @@ def _parts(changed: Array) -> list[Array]:
 
 
 def _marks(scene: Scene) -> Iterator[Array]:
-    """Yield arrows and guides in the input that are gone: vivid, thin shapes of one colour that no longer stand out."""
+    """Yield arrows and guides in the input that are gone. They are vivid, thin shapes of one colour that are no longer
+    visible."""
     lab = scene.before.lab
     mean = cv2.blur(lab, (3, 3))
     spread = (cv2.blur(lab * lab, (3, 3)) - mean * mean).sum(axis=-1)
@@ -166,7 +171,7 @@ def _is_gone(scene: Scene, part: Array) -> bool:
 
 
 def _fill(part: Array) -> float:
-    """Return how much of its smallest box, upright or rotated, a shape fills; 0 for a line, whose box is thin."""
+    """Return how much of its smallest box, upright or rotated, a shape fills. It is 0 for a line, whose box is thin."""
     points = np.argwhere(part)[:, ::-1].astype(np.float32)
     _, (width, height), _ = cv2.minAreaRect(points)
     thin = min(width, height) / max(1.0, width, height)
