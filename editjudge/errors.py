@@ -111,7 +111,7 @@ class ImageError(InputError):
 
 
 class WorldError(EditjudgeError):
-    """Raised for a failure outside editjudge, such as a server's. The same call may succeed later."""
+    """Raised when something outside editjudge fails, such as a server. The same call may succeed later."""
 
 
 class JudgeError(WorldError):

@@ -294,8 +294,8 @@ class _Driver:
 
 @contextmanager
 def _joined(cluster: Cluster) -> Iterator[Any]:
-    """Yield Ray, connected to a cluster. This is the current connection, the cluster at the given address, or a new
-    cluster on this machine.
+    """Yield the Ray module, connected to a cluster. The cluster is the one that is already connected, the one at the
+    given address, or a new one on this machine.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Important errors are raised as exceptions as well.

@@ -141,7 +141,7 @@ class _PendingTask:
         return received._replace(reply=reply)
 
     def release(self) -> None:
-        """Release the followers without a reply, so they send their own requests."""
+        """Release the followers. They get no reply from this task, so they send their own requests."""
         for follower in self.followers:
             if follower.shared and not follower.shared.done():
                 follower.shared.set_result(None)
@@ -278,7 +278,7 @@ class ChatJudge(Judge):
         funds: BudgetProtocol | None = None,
         identity: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a judge. `identity` contains identity fields that differ from those of a model behind an API."""
+        """Create a judge. `identity` overrides identity fields, for a model that is not behind an API."""
         self.spec = spec
         self.limits = endpoint.limits
         self.endpoint = endpoint

@@ -187,8 +187,8 @@ class Work(NamedTuple):
 
 
 class JudgingFailed(Exception):
-    """Raised when a judge raises an unexpected exception. It has fields of the judgement to keep, such as replies that
-    were paid for.
+    """Raised when a judge raises an unexpected exception. It carries fields that the judgement must keep, such as
+    replies that were paid for.
     """
 
     def __init__(self, error: Exception, **fields: Any) -> None:

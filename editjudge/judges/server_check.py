@@ -281,8 +281,8 @@ class _Examiner:
             ) from None
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
-        """Find a way to request a schema that the server enforces. The answer must contain a random code that only the
-        schema contains.
+        """Find a form of schema request that the server enforces. To test this, the schema requires a random code in
+        the answer, which the question does not mention.
         """
         support: dict[str, SchemaSupport | None] = {}
         for way in get_args(SchemaRequest):
@@ -433,8 +433,8 @@ def _only(code: str) -> dict[str, object]:
 
 
 def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
-    """Whether illegal tokens were masked. If so, at positions where only the code is allowed, its tokens have a
-    probability of over 90 %.
+    """Whether the server masked illegal tokens. This is the case if the code's tokens have a probability of over 90 %
+    wherever only the code is allowed.
     """
     start = b"".join(token.data for token in tokens).find(code)
     position = 0

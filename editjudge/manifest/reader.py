@@ -86,7 +86,7 @@ class NamedInputs(NamedTuple):
 
 
 class LineError(ManifestError):
-    """An invalid line, with fields that an audit lists in addition to the message."""
+    """Raised for an invalid line. It has fields that an audit lists in addition to the message."""
 
     def __init__(
         self,

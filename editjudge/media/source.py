@@ -293,7 +293,7 @@ def _check_regular(status: os.stat_result, name: str, bounds: ImageBounds) -> No
 
 
 class _OpenFolder:
-    """Descriptor of an open folder. It is closed when nothing refers to it any more, since another thread may still be
+    """Descriptor of an open folder. It stays open as long as something refers to it, since another thread may still be
     opening a file in the folder.
     """
 

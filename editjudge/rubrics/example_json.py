@@ -328,8 +328,8 @@ _ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
     """Return the answer shape that an example describes. `named` contains the factors that the user named, if any.
 
-    An answer has its scores in one object, in one list, or in an entry for each factor. Any other answer is nested,
-    with a path for each score. Raises `Ask` if the shape is unclear.
+    The scores are in one object, in one list, or in an entry for each factor. Any other shape is nested, with a path
+    for each score. Raises `Ask` if the shape is unclear.
     """
     lists: dict[str, Leaf] = {}
     id_key = None

@@ -363,7 +363,9 @@ def _image_parts(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
 
 
 def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
-    """Return the images to show inside the text. These are all images, or none if one has no slot or the order differs."""
+    """Return the images to show inside the text. These are all images if each has a slot and their order is the same,
+    otherwise none.
+    """
     roles = (piece.role for piece in pieces(template) if isinstance(piece, Slot))
     placed = tuple(dict.fromkeys(role for role in roles if role in images))
     return set(images) if placed == images else set()

@@ -109,7 +109,7 @@ def _opens(match: re.Match[str]) -> bool:
 
 @functools.cache
 def thought_formats() -> tuple[ThoughtFormat, ...]:
-    """Return all formats of the table."""
+    """Return all thought formats that are listed in `tables/thoughts.yaml`."""
     formats = []
     for row in load_table("thoughts"):
         lists = {name: tuple(row[name]) for name in ("example", "hints")}

@@ -91,7 +91,7 @@ class Formula:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Values of edits with which the formula compares answers."""
+        """The labels with which the formula compares answers."""
         labels = []
         for term in self.term.walk():
             if term.op in ("==", "!="):
@@ -225,7 +225,7 @@ class RubricSet:
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Values of edits with which the scores compare answers."""
+        """The labels with which the set's scores compare answers."""
         return tuple(
             dict.fromkeys(
                 label for formula in self.formulas for label in formula.labels

@@ -239,8 +239,8 @@ class Asker:
         releasing.add_done_callback(self._releasing.discard)
 
     async def answer(self, judge: Judge, work: Work, images: ImageCache) -> Judgement:
-        """Return the answer to a task that is not stored. If the answer is already on its way, wait for it; otherwise
-        ask the judge.
+        """Return the answer to a task whose answer is not stored yet. If the answer is already on its way, wait for it;
+        otherwise ask the judge.
         """
         lookup = await self.start([work])
         if lookup.open:
@@ -301,7 +301,7 @@ class Asker:
             future.set_result(answer)
 
     async def write(self, write: Callable[[], T]) -> T:
-        """Write something else to the store. It is queued with the judgements."""
+        """Call `write`, which writes something else to the store. The call is queued with the judgements."""
         assert self._writer is not None  # noqa: S101  (only those with a store call it)
         return await self._writer.also(write)
 

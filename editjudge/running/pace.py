@@ -375,7 +375,7 @@ class _Meter:
         self._next = 0.0
 
     def wait(self, amount: float) -> float:
-        """Return the number of seconds to wait, and reserve the time that `amount` takes after that."""
+        """Return the number of seconds to wait before sending `amount`, and reserve the time that this amount takes."""
         if not self._spacing:
             return 0.0
         now = time.monotonic()

@@ -755,8 +755,8 @@ class Planner:
         outlining: bool = False,
         part: Callable[[Edit], bool] = lambda _: True,
     ) -> None:
-        """Create a planner. `outlining` means that the edits are a stream, and that each batch is outlined when it is
-        read. `part` says whether this process plans an edit.
+        """Create a planner. With `outlining`, the edits are a stream, and the edits and tasks of each batch are stored
+        as soon as it is read. `part` says whether this process plans an edit.
         """
         self.reader = reader or ImageReader()
         self.settings = settings

@@ -29,7 +29,7 @@ NOT_ASKED = ("missing_output", "missing_input", "bad_image")
 
 @dataclass
 class RunTally:
-    """Counts of a run, as far as it has progressed."""
+    """Counts of what a run has done so far."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     cached: int = 0

@@ -104,7 +104,7 @@ def _comparable(scale: Scale) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Sums:
-    """Groups of factors that have a mean."""
+    """Groups of factors over which a mean is computed."""
 
     groups: Mapping[str, tuple[str, ...]]
     """The published groups and the run's own rubrics, keyed by name."""
@@ -119,7 +119,7 @@ def sums_of(
     scales: Mapping[str, tuple[float, ...]],
     falling: Container[str],
 ) -> Sums:
-    """Return the groups among these factors that have a mean."""
+    """Return the groups of these factors over which a mean is computed."""
     present = list(factors)
     candidates = {
         name: tuple(factor.key for factor in load_rubric(name).factors)

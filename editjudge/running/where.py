@@ -127,7 +127,9 @@ class EditFilter:
         ]
 
     def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
-        """Return the edits that no condition excludes, and the number of edits that an earlier run does not have."""
+        """Return the edits that no condition excludes, and the number of edits left out because an earlier run does not
+        have them.
+        """
         absent = 0
         for condition, run in self._conditions:
             present = self._present(run, edits)

@@ -157,7 +157,7 @@ class Claims:
         )
 
     def _ends(self, connection: sa.Connection) -> dict[str, float]:
-        """Return when a claim that is made or renewed now expires, on both clocks."""
+        """Return the time, on both clocks, at which a claim that is made or renewed now will expire."""
         until = _now(connection) + self._lease
         return {"until": until, "until_here": self._clock() + self._lease}
 

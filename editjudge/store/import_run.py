@@ -515,7 +515,9 @@ def _images_of_own_run(
 
 
 def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
-    """Check that stored answers with these keys are the same, and that stored tasks of the run have the same keys."""
+    """Check rows against the store. If the store has an answer with the same key, the answers must be equal. If it has
+    a task of this run, the task must have the same key.
+    """
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     done = sa.select(*columns).where(judgements.c.status.in_(DONE))
     keys = sorted({row.key for _, row in chunk})

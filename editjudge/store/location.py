@@ -314,7 +314,7 @@ class HeldFile:
         self._identities = {file: _identity(file) for file in files if file.exists()}
 
     def has_its_names(self) -> bool:
-        """Whether commits go into the files that currently have the store's name."""
+        """Whether the files into which commits go still have the store's name."""
         try:
             return all(
                 _identity(file) == identity

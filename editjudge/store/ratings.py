@@ -56,8 +56,8 @@ class StoredRating(NamedTuple):
 
 
 def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """Return a content key for each id. If exactly one edit in the store has the id, it is that edit's key; if none has
-    it, a `BY_ID` key.
+    """Return a content key for each id. If exactly one edit in the store has the id, the key is that edit's content
+    key. If no edit has it, the key is a `BY_ID` key.
 
     Raise `UsageError` if several edits share an id.
     """
@@ -278,8 +278,8 @@ def count_ratings(store: Store) -> int:
 def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
     """Yield CSV lines that `agree --ratings`, `ratings import` and spreadsheets can read.
 
-    Content and rubric are included if item, rater and factor alone do not identify each rating. `choice` is included
-    if people chose between two outputs.
+    The columns for content and rubric are included if item, rater and factor alone do not identify each rating.
+    `choice` is included if people chose between two outputs.
     """
     names = [*StoredRating._fields[:4]]
     if len({row[:3] for row in rows}) < len(rows):

@@ -160,7 +160,9 @@ class Writer:
         await committed
 
     async def also(self, write: Callable[[], T]) -> T:
-        """Write something else to the store. It is queued with the judgements, so they do not block each other."""
+        """Call `write`, which writes something else to the store. The call is queued with the judgements, so they do
+        not block each other.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:

@@ -117,8 +117,8 @@ class Store(JudgementStore):
         return self._transact(work)
 
     def import_record(self, new: Values) -> RunRecord:
-        """Return the run with this name, or create it from these values. Raise `StoreError` if an existing run has a
-        different spec.
+        """Return the run that has the name in `new`, or create it from these values. Raise `StoreError` if an existing
+        run has a different spec.
         """
 
         def work(connection: sa.Connection) -> RunRecord:
@@ -401,8 +401,8 @@ class Store(JudgementStore):
         planned: Sequence[tuple[int, Task]],
         learnt: KnownFiles,
     ) -> dict[str, str]:
-        """Store edits, tasks and digests in one transaction. Edits and tasks are given with their positions, in that
-        order. Return the statuses of tasks that the run already had and that have a judgement, keyed by task key.
+        """Store edits, tasks and digests in one transaction. Edits and tasks are given with their positions and sorted
+        by them. Return the statuses of tasks that the run already had and that have a judgement, keyed by task key.
 
         Only rows that differ from the stored ones are written. A resumed run therefore writes none, and reading is far
         cheaper than writing.

@@ -83,7 +83,7 @@ class FilledForm:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Inputs that an edit must have to be rated. Without them, a run does not ask a judge either."""
+    """Inputs that an edit must have to be rated. In a run, edits without them are not passed to a judge either."""
 
     images: tuple[str, ...] = ()
     instruction: bool = False
@@ -439,7 +439,7 @@ def invite(store: Store, study: Study, rater: str) -> str:
 
 
 def invited(store: Store, code: str) -> tuple[Study, str] | None:
-    """Return the study and the rater to whom a code belongs, or None if the code is unknown or revoked."""
+    """Return the study and the rater to which a code belongs, or None if the code is unknown or revoked."""
     valid = (invitations.c.code == _hash(code), invitations.c.revoked.is_(None))
     for row in store._read(sa.select(invitations).where(*valid)):
         return find_study(store, row.study_id), row.rater

@@ -169,8 +169,9 @@ def _rated_in_forms(
 
 
 def _join_doubled_ratings(connection: sa.Connection) -> None:
-    """Delete ratings by id that were repeated after a run added the edit, since both were counted. A rating is deleted
-    if its id belongs to only one edit in the store, and the same person has a later rating of that edit.
+    """Delete ratings that name only an id and were repeated after a run added the edit, since both were counted. A
+    rating is deleted if its id belongs to only one edit in the store, and the same person has a later rating of that
+    edit.
     """
     deleted = connection.execute(
         sa.text(
