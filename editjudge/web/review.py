@@ -31,7 +31,7 @@ from editjudge.report.contradictions import refutations
 from editjudge.rubrics.model import Rubric
 from editjudge.store import listing
 from editjudge.store.ratings import NOTE, annotate, annotations_of, ratings_of
-from editjudge.store.records import Item, RunRecord
+from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.scores import answers_about, ranking_factor
 from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
@@ -110,6 +110,10 @@ class EditAnswer:
     judgement: Judgement | None
     replies: Sequence[Any]
     against: Sequence[Any]
+
+    @property
+    def status(self) -> str:
+        return self.judgement.status if self.judgement else PENDING
 
 
 class _Pages:
@@ -302,6 +306,7 @@ class _Pages:
             item=item,
             query=query,
             answers=answers,
+            scores_of=_scores_of,
             rubrics=rubrics,
             other=other,
             near=self._browser.neighbours(run, query, item.item),
@@ -420,6 +425,12 @@ def _report(store: Store, run: RunRecord) -> str:
     if pairs := load_pairs(store, str(run.id)):
         return rendered_pairs(pairs, "html")
     return rendered(measure(load(store, str(run.id), evidence=True)), "html", store)
+
+
+def _scores_of(answers: Sequence[EditAnswer], factor: str) -> list[float]:
+    """Return the scores of a factor; answers without a score are left out."""
+    scores = ((a.judgement.scores if a.judgement else None) or {} for a in answers)
+    return [by_factor[factor] for by_factor in scores if factor in by_factor]
 
 
 def _following(siblings: list[Item], item: Item) -> Item | None:

@@ -136,6 +136,11 @@ def titled(key: str) -> str:
     return key.replace("_", " ")
 
 
+def choice(value: str) -> str:
+    """Return the letter of the output that a judge prefers, or its other answer in words."""
+    return value.upper() if value in ("a", "b") else value.replace("_", " ")
+
+
 def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
     """Return the description of each value, and the anchors that belong to no value."""
     meanings: dict[float, str] = dict(sorted(factor.scale.labels.items()))
@@ -197,6 +202,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
 
 
 FILTERS: dict[str, Callable[..., object]] = {
+    "choice": choice,
     "day": day,
     "edit_url": edit_url,
     "legend": legend,

@@ -253,8 +253,8 @@ def test_a_pairs_page_shows_both_outputs_the_verdict_and_each_order(
     text = served.client.get(f"{served.url}/runs/1/edits/{items[0]}").text
     assert (
         "flipped with the order" in text
-        and "shown A, then B" in text
-        and "shown B, then A" in text
+        and "replies.jsonl, A first" in text
+        and "replies.jsonl, B first" in text
     )
     assert (
         "Output A, " in text

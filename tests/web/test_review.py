@@ -343,7 +343,7 @@ def test_an_edit_without_a_picture_says_so_and_can_still_be_looked_at(
     expect(page.locator("#stage")).to_contain_text("The model produced no image.")
     page.keyboard.press("h")
     expect(page.locator("#caption")).to_contain_text("Two different images are needed")
-    expect(page.locator(".scores").first).to_contain_text(
+    expect(page.locator(".reasons").first).to_contain_text(
         "the editing model produced no picture"
     )
 
@@ -353,8 +353,15 @@ def test_scores_reasons_people_replies_and_the_question_are_all_there(
 ) -> None:
     opened(page, sample)
     row = page.locator(".scores tr", has_text="Alignment")
-    for words in ("Ada", "Grace", "Exactly what was asked for"):
+    for words in ("Ada", "Grace"):
         expect(row).to_contain_text(words)
+    mean = row.locator("[data-label=Mean]")
+    spread = row.locator("[data-label=Spread]")
+    assert (mean.inner_text(), spread.inner_text()) == ("7", "0")
+    reason = page.locator(".reasons", has_text="Alignment").locator("dd").first
+    expect(reason).not_to_be_visible()
+    page.locator(".reasons", has_text="Alignment").locator("summary").click()
+    expect(reason).to_contain_text("Exactly what was asked for")
     for words in (
         "[image: edited]",
         "Make the cup blue",
@@ -365,9 +372,8 @@ def test_scores_reasons_people_replies_and_the_question_are_all_there(
     ):
         expect(page.locator("#words").locator("..")).to_contain_text(words)
     opened(page, sample, "/runs/2/edits/brush-2%2F0")
-    expect(page.locator(".scores").first).to_contain_text(
-        "measured: 31% of the image outside the region did"
-    )
+    notice = page.get_by_text("measured: 31% of the image outside the region did")
+    expect(notice.first).to_be_visible()
 
 
 def test_a_picture_that_was_replaced_since_is_told(

@@ -173,10 +173,10 @@ def test_the_other_models_edit_of_the_same_input_is_one_key_away(
     expect(page).to_have_url(sample.url + FIRST)
 
 
-def test_scores_stand_beside_the_pictures_at_900_pixels(
+def test_scores_stand_beside_the_pictures_at_1100_pixels(
     page: Page, sample: Served
 ) -> None:
-    page.set_viewport_size({"width": 900, "height": 900})
+    page.set_viewport_size({"width": 1100, "height": 900})
     page.goto(sample.url + FIRST)
     viewer, scores = (
         page.locator(part).bounding_box() for part in (".viewer", ".aside")
@@ -186,6 +186,29 @@ def test_scores_stand_beside_the_pictures_at_900_pixels(
         scores["x"] >= viewer["x"] + viewer["width"]
         and abs(scores["y"] - viewer["y"]) < 5
     )
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_images_fill_the_width_and_the_ground_truth_is_smaller(
+    page: Page, sample: Served, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(sample.url + FIRST)
+    page.locator("#viewer[data-ready]").wait_for()
+    stage, before, after, truth = (
+        page.locator(part).bounding_box()
+        for part in (
+            "#stage",
+            "[data-role=input] img",
+            "[data-role=edited] img",
+            "[data-role=ground_truth] img",
+        )
+    )
+    assert stage and before and after and truth
+    columns = 1 if width == 390 else 2
+    assert before["width"] == after["width"] > 0.95 * stage["width"] / columns
+    assert (before["y"] == after["y"]) == (columns == 2)
+    assert truth["width"] < 0.7 * after["width"] and truth["y"] > after["y"]
 
 
 def test_the_compare_page_says_what_the_terminal_says_by_judge(

@@ -15,8 +15,8 @@ const wipe = document.getElementById("wipe");
 const [a, b, evidence] = ["a", "b", "evidence"].map((id) => document.getElementById(id));
 const panes = new Map([...stage.querySelectorAll(".pane[data-role]")].map((pane) => [pane.dataset.role, pane]));
 const MODES = ["side", "wipe", "blink", "heat", "evidence"];
-const RIM = 12; // pixels
-const LABEL = 32; // pixels; the stylesheet moves images down by half of it
+const RIM = 2; // pixels
+const LABEL = 32; // pixels; the stylesheet leaves them free above an image, and moves images down by half of it
 const BLINK = 600; // milliseconds each: well under three flashes a second
 const state = { mode: "side", blinking: false, second: false };
 const view = new Zoom(draw);
@@ -57,13 +57,18 @@ function recall() {
 
 // --- zoom and position ---------------------------------------------------------------------------------------
 
-function fitted(element) {
+function boxOf(element) {
   const pane = element.closest(".pane");
-  const box = (pane.hidden ? single : pane).getBoundingClientRect();
+  return (pane.hidden ? single : pane).getBoundingClientRect();
+}
+
+// Zoomed in, an image in a small pane is as large as those in the others.
+function fitted(element) {
+  const box = boxOf(view.zoom > 1 ? output() ?? element : element);
   const [width, height] = size(element);
   // A rim of the stage's grey stays around an entire image, and its label above it.
   const scale = Math.min((box.width - 2 * RIM) / width, (box.height - LABEL - 2 * RIM) / height);
-  return { width: width * scale, height: height * scale, scale, box };
+  return { width: width * scale, height: height * scale, scale };
 }
 
 function place(element) {
@@ -79,6 +84,9 @@ function place(element) {
 }
 
 function draw() {
+  const [width, height] = output() ? size(output()) : [1, 1];
+  stage.style.setProperty("--shape", width / height);
+  stage.toggleAttribute("data-near", view.zoom > 1);
   for (const element of stage.querySelectorAll(".pane:not([hidden]) img:not([hidden]), .pane:not([hidden]) canvas:not([hidden])")) {
     place(element);
   }
@@ -107,7 +115,8 @@ stage.addEventListener("wheel", (event) => {
   const element = elementAt(event);
   if (!element || !(event.ctrlKey || document.activeElement === stage || view.zoom > 1)) return;
   event.preventDefault();
-  const { width, height, box } = fitted(element);
+  const { width, height } = fitted(element);
+  const box = boxOf(element);
   const at = [(event.clientX - box.x - box.width / 2) / width, (event.clientY - box.y - (box.height + LABEL) / 2) / height];
   view.to(view.zoom * Math.exp(-event.deltaY / 300), at);
 }, { passive: false });
@@ -125,7 +134,7 @@ stage.addEventListener("dblclick", () => (view.zoom === 1 ? zooms.full() : zooms
 function cut() {
   const top = imageOf(b.value);
   if (!top) return;
-  const { box } = fitted(top);
+  const box = boxOf(top);
   const inside = top.getBoundingClientRect();
   const x = box.width * (wipe.value / 100);
   const left = Math.min(100, Math.max(0, 100 * (box.x + x - inside.x) / inside.width));
