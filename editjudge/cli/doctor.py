@@ -71,7 +71,7 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
 
 
 def _extras() -> dict[str, list[str]]:
-    """Return each extra with those of its distributions that are missing."""
+    """Return the missing distributions of each extra."""
     missing: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("editjudge") or ():
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)

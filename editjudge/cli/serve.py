@@ -310,10 +310,8 @@ def _check_reward(terms: Terms) -> str:
 
 
 def _check_judges(terms: Terms) -> None:
-    """Raise the error of a judge on the command line that cannot be opened, before anything listens.
-
-    The default judge is not checked: review pages work without it.
-    """
+    """Raise an error if a judge named on the command line cannot be opened, before the server starts to listen. The
+    default judge is not checked, since review pages work without it."""
     named = [*terms.mixture, *terms.judge_for.values(), *terms.judges]
     if _is_typed("judge"):
         named.insert(0, terms.judge)

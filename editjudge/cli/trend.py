@@ -57,11 +57,12 @@ def command(
     guaranteed: bool,
     use: Of,
 ) -> VerbReply:
-    """Show how scores change over the steps of a training, and which step is the best.
+    """Show how scores change over the steps of a training run, and which step is the best.
 
-    Each run is one step (`run --step N`), or each model of a run is (`--step-from`). The best step is given with those
-    that cannot be told from it: paired comparisons of all steps, by input and instruction, with Holm's correction.
-    Failed judgements and outputs that show their input unchanged are counted beside the scores.
+    Each run is one step (`run --step N`), or each model of a run is (`--step-from`). The best step is listed with the
+    steps that cannot be told apart from it. They are found by paired comparisons of all steps, by input and
+    instruction, with Holm's correction. Failed judgements and outputs that show their input unchanged are counted
+    beside the scores.
     """
     from editjudge.report.answers import format_of
     from editjudge.report.trend import load_step, trend, trend_text

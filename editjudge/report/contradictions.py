@@ -23,8 +23,8 @@ class Contradictions:
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Yield the check of every verdict of a run that can be checked. If edits are given, only their verdicts are
-    checked."""
+    """Yield the result of the check for every verdict in a run that can be checked. If edits are given, only their
+    verdicts are checked."""
     for check in plugins.usable("contradictions"):
         yield from check(store, run, edits)
 

@@ -144,7 +144,7 @@ def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
 
 
 def report_pairs(pairs: PairRun) -> Answer:
-    """Return the report of a run of pairs for a terminal, with the ranking factor of each judge."""
+    """Return the report of a run of pairs for a terminal. It shows only each judge's ranking factor."""
     lead = []
     judges: dict[str, dict[str, object]] = {}
     tables = [_verdicts(pairs)]

@@ -25,7 +25,7 @@ _STEP_FROM = Option("step-from")
 
 @dataclass(frozen=True)
 class TrendRun:
-    """A run in a trend, and those of its edits that are copies of their input."""
+    """A run in a trend, with the ids of its edits that are copies of their input."""
 
     data: RunData
     unchanged: frozenset[str]
@@ -79,7 +79,7 @@ def trend(
     model: str | None = None,
     guaranteed: bool = False,
 ) -> Answer:
-    """Return the scores at each step, the best step, and the steps that cannot be told from it.
+    """Return the scores at each step, the best step, and the steps that cannot be told apart from it.
 
     `step_from` is a regular expression that extracts the step from a model's name. Without it, the step recorded with
     each run is used.
@@ -196,12 +196,12 @@ def _step(run: TrendRun, number: float, model: str) -> Step:
 
 @dataclass(frozen=True)
 class Best:
-    """The step with the best mean of a score, and the steps that cannot be told from it."""
+    """The step with the best mean of a score, and the steps that cannot be told apart from it."""
 
     step: float
     mean: float
     ties: Sequence[float] | None
-    """Steps that cannot be told from the best one. None if no steps can be told apart."""
+    """Steps that cannot be told apart from the best one. None if no steps can be told apart."""
     reason: str | None
 
     @property

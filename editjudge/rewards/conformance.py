@@ -503,7 +503,7 @@ def multipart_means_the_same(server: Server) -> None:
 
 
 def msgpack_means_the_same(server: Server) -> None:
-    """Images sent as bytes in msgpack get the same rewards as images in base64. Support of msgpack is optional."""
+    """Images sent as bytes in msgpack get the same rewards as images in base64. Support for msgpack is optional."""
     try:
         msgpack = import_module("msgpack")
     except ModuleNotFoundError:

@@ -50,8 +50,8 @@ class JudgePanel:
         return self.by_rubric.get(rubric) or next(iter(self.weights))
 
     def members(self, by_judge: Mapping[str, T]) -> dict[str, list[T]]:
-        """Return the values of single judges, grouped by reward. If each judge has its own rubrics, all of them share
-        one reward."""
+        """Return the judges' values, grouped by the reward to which they contribute. Judges of single rubrics
+        contribute to one common reward; otherwise each judge has its own."""
         if self.by_rubric:
             return {"": list(by_judge.values())}
         return {spec: [value] for spec, value in by_judge.items()}

@@ -365,7 +365,8 @@ async def body(
 
 class _PartsParser(MultiPartParser):
     def close(self) -> None:
-        """Close all files, including those of truncated parts and refused bodies, which no form contains."""
+        """Close all files, including those of truncated parts and refused bodies, which are not part of any parsed
+        form."""
         for file in self._files_to_close_on_error:
             file.close()
 

@@ -210,7 +210,7 @@ def powered_mean(
 
 
 def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
-    """Return the contribution of each group to the error of the mean over `keep`."""
+    """Return each group's contribution to the error of the mean over the mask `keep`."""
     centred = np.where(keep, values - values[keep].mean(), 0.0)
     return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(
         keep.sum()

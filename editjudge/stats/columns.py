@@ -212,7 +212,7 @@ class _ScoreRows:
 
 @dataclass(frozen=True, eq=False)
 class Scores(_ScoreRows):
-    """Answers of judges: one row for each factor of each judgement, with its score and status."""
+    """Judges' answers, with one row for each factor of each judgement, its score and its status."""
 
     status: Column
     judge: Column
@@ -332,7 +332,7 @@ class Scores(_ScoreRows):
 
 @dataclass(frozen=True, eq=False)
 class Ratings(_ScoreRows):
-    """Answers of people: one row for each rating."""
+    """People's answers, with one row for each rating."""
 
     rater: Column
 

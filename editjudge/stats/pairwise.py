@@ -439,8 +439,7 @@ class _AnswerCounts:
     def toward(self) -> float:
         """Position that answers favour: 1 for the first, -1 for the second, 0 if only one order was shown.
 
-        It is the first unless the evidence for the second is clear, because the sign of mere noise would look like a
-        bias.
+        It is -1 only with clear evidence. Otherwise mere noise could change the sign, and would look like a bias.
         """
         if not self.both:
             return 0.0
@@ -577,7 +576,7 @@ def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A person's vote on which of two edits is better, and the answers of judges about the same pair."""
+    """A person's vote on which of two edits is better, and judges' answers about the same pair."""
 
     pair: tuple[str, str]
     """Ids of the two edits or, if no run contains them, names of the models that made them."""

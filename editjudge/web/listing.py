@@ -120,7 +120,7 @@ class Page:
 
 
 class Browser:
-    """Pages of the runs of one store."""
+    """Pages of the tables of runs, for one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -509,7 +509,7 @@ def _other_text(
 def _in_changed_lines(
     words: Sequence[str], lines: Sequence[TextLine], visible: Array | None
 ) -> dict[str, float]:
-    """Return those of the words that are in visibly changed lines, with the confidence at which they were read."""
+    """Return the words that occur in visibly changed lines, with the confidence at which they were read."""
     changed = [
         line for line in lines if visible is None or line.share_of(visible) >= _ALTERED
     ]
