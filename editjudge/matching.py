@@ -119,9 +119,7 @@ class RunEdits:
     def keys(
         self, by: MatchBy, digests: Mapping[str, str], per_model: bool
     ) -> dict[str, str]:
-        """Return the keys of the edits, keyed by edit id. `digests` maps paths to the digests of files that either run
-        has read.
-        """
+        """Map the id of each edit to its key. `digests` maps paths to the digests of files that either run has read."""
         keys = {}
         for item, content in self.edits.items():
             images = {

@@ -54,9 +54,7 @@ _SPELLINGS: dict[str, Answer] = {
 
 
 def read_choice(text: str) -> Answer | None:
-    """Return the answer that a spelling stands for, as used by people or published judges. Return None if it is
-    unknown.
-    """
+    """Return the answer for a spelling that people or published judges use. Return None if the spelling is unknown."""
     return _SPELLINGS.get(text.strip().strip("[]").replace("_", " ").casefold())
 
 

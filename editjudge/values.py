@@ -40,8 +40,8 @@ _ABSOLUTE = 1e-12
 
 
 def word_of(value: object) -> str:
-    """Return the string that represents a value in comparisons. Equal values have the same string, and a missing value
-    an empty one.
+    """Return the string that represents a value in comparisons. Equal values give the same string, and a missing value
+    gives an empty string.
     """
     match value:
         case None:

@@ -62,7 +62,7 @@ class BatchPart:
 
 
 class BatchCalls:
-    """Sends requests to a provider that are not questions, with the judge's address and key. Each method raises
+    """Sends requests other than questions to a provider, with the judge's address and API key. Each method raises
     `CallFailed` if its request does not succeed.
     """
 

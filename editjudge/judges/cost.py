@@ -249,7 +249,9 @@ class BudgetProtocol(Protocol):
     """Whether there is a limit. If so, the length of answers must be limited too."""
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if it never will be."""
+        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if the budget cannot
+        cover the request.
+        """
 
 
 class Budget:
@@ -272,15 +274,17 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if it never will be."""
+        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if the budget cannot
+        cover the request.
+        """
         while (hold := self.try_hold(most)) is None:
             self._settled.clear()
             await self._settled.wait()
         return hold
 
     def try_hold(self, most: MaximumCost) -> Reservation | None:
-        """Reserve money for one request. Return None if there is not enough now, but may be after other requests are
-        settled.
+        """Reserve money for one request. Return None if there is not enough now, but other requests may free enough
+        when they are settled.
 
         The answer to the last request that the budget covers may be limited to fewer tokens.
         """

@@ -104,7 +104,7 @@ def _encodings(mark: str) -> str:
 
 
 class Wire(Protocol):
-    """The functions that a module for a wire format has, such as `judges.openai`."""
+    """Interface of a module for a wire format, such as `judges.openai`."""
 
     def request(
         self,
@@ -317,7 +317,7 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def _near_spec(name: str) -> str:
-    """Return a hint like `did_you_mean`. The name may also be that of a model, without its provider."""
+    """Return a hint, as `did_you_mean` does. The name may also be a model's name without its provider."""
     from editjudge.judges.cost import BUILTIN, prices
 
     specs = {

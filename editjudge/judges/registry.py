@@ -67,10 +67,11 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
 def check_settings(
     specs: Sequence[str], options: Options, others: Collection[str] = ()
 ) -> None:
-    """Raise `UsageError` for a parameter (`-J`) that none of the judges reads: `measured` and recorded replies have none.
+    """Raise `UsageError` for a parameter (`-J`) that no judge would read. This is the case if all judges are `measured`
+    or recorded replies, which have no parameters.
 
-    Servers get any parameter, and other judges in this process check their own. `others` are names that the command
-    line reads itself, to suggest one of them.
+    Servers accept any parameter, and other judges in this process check their own. `others` are names that the command
+    line reads itself. The message suggests one of them if it is similar.
     """
     if not all(spec == "measured" or spec.startswith("replay:") for spec in specs):
         return
@@ -87,8 +88,10 @@ async def check_opening(
     *,
     needs_key: bool = True,
 ) -> None:
-    """Raise the error of the first judge that cannot be opened: an unknown provider, no key, no such file. Options are
-    by judge. Nothing is asked, so a server that cannot be reached is not noticed."""
+    """Raise the error of the first judge that cannot be opened, for example because its provider is unknown, or because
+    its API key or file is missing. `options` maps each judge to its options. No question is sent, so a server that
+    cannot be reached is not noticed.
+    """
     async with AsyncExitStack() as resources:
         for spec, its_options in options.items():
             await open_judge(spec, its_options, pacing, resources, needs_key=needs_key)

@@ -151,7 +151,7 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
 
 
 def _has_second(image: Image) -> bool:
-    """Whether there is a second frame or page. The frames are not counted."""
+    """Whether there is a second frame or page. Further frames are not counted."""
     try:
         image.seek(1)
     except EOFError:

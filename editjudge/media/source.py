@@ -313,7 +313,9 @@ class ConfinedFolder:
         self._lock = threading.Lock()
 
     def open(self, path: str | os.PathLike[str]) -> int:
-        """Return a file descriptor for reading. Raises `LeavesFolder`, or `OSError` like `os.open`."""
+        """Return a file descriptor for reading. Raises `LeavesFolder` if the path leads out of the folder, and
+        `OSError` as `os.open` does.
+        """
         if sys.platform == "win32":
             return os.open(resolve_inside(path, self.root), _FLAGS)
         # Not normalised, since the file system decides the meaning of `..` behind a link.

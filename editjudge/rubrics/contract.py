@@ -1,4 +1,4 @@
-"""A rubric's contract, the rules for valid replies: `check` turns a reply into a `Verdict` or a `Failure`.
+"""A rubric's contract, which is the rules for valid replies. `check` turns a reply into a `Verdict` or a `Failure`.
 
 A verdict has every score, exactly as the reply states it. Nothing is repaired, rounded, guessed or chosen from two
 different answers. The codes of remarks do not change between releases.
@@ -244,7 +244,7 @@ class _ReplyReading:
             self._violate("prose", "text stands around the lines that were asked for")
 
     def take_word(self, reply: Scan) -> None:
-        """Read the score if it is the whole reply, or the only mark that the reply contains."""
+        """Read the score from a reply that consists only of the score, or that contains a single mark."""
         (factor,) = self.rubric.factors
         text = reply.before
         if self.rubric.answer.form == "token":

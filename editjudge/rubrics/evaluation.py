@@ -32,7 +32,7 @@ Column = Any
 
 
 class Quantity(NamedTuple):
-    """A value and its code, for one edit or for each edit."""
+    """A value and its code, for one edit or for every edit of a run."""
 
     value: Number
     """The number; NaN if `code` is not OK. A choice is represented by its index."""

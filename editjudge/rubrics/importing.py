@@ -328,7 +328,7 @@ class _Importer:
 
     def _asked_answer(self) -> ExampleShape:
         """Return the answer shape from the prompt's JSON example or labelled lines. If it has neither, return our own
-        JSON format. Raises `Ask`.
+        JSON format. Raise `Ask` if the shape is unclear.
         """
         hints = self.hints
         self.shown_answers = self._json_examples()
@@ -496,7 +496,7 @@ class _Importer:
         return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
-        """Ask the user if another example of the same shape gives different scores than the first."""
+        """If another example of the same shape gives different scores than the first, ask the user about it."""
         if self.hints.scale:
             return
         try:
@@ -541,8 +541,8 @@ class _Importer:
         return replace(answer, words=limits), tuple(factors)
 
     def _compare_count(self, factors: Sequence[Factor]) -> None:
-        """Ask the user if a list of scores in the text (`score = [a, b]`) does not have as many items as there are
-        factors.
+        """If a list of scores in the text (`score = [a, b]`) does not have as many items as there are factors, ask the
+        user about it.
         """
         for match in pattern("score_list").finditer(self.plain):
             count = match.group().partition("[")[2].count(",") + 1

@@ -67,7 +67,7 @@ _CLOSES = re.compile(
 
 @dataclass(frozen=True)
 class ThoughtFormat:
-    """A syntax for thoughts in replies. `tables/thoughts.yaml` lists them and explains the fields."""
+    """A syntax for thoughts in replies. `tables/thoughts.yaml` lists all of these and explains the fields."""
 
     source: str
     example: tuple[str, str]

@@ -190,7 +190,7 @@ class Scale(FileContent):
 
     @property
     def steps(self) -> tuple[Number, ...]:
-        """All legal scores in ascending order. Empty if there are more than 101, as many as a percentage has."""
+        """All legal scores in ascending order. Empty if there are more than 101, the number of whole percentages."""
         if self.values:
             return tuple(sorted(self.values))
         low = self.low

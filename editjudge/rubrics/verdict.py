@@ -1,6 +1,6 @@
 """Outcome of a reply: a `Verdict` or a `Failure`, with remarks.
 
-It is separate from the contract module, which compiles its patterns only when the first reply arrives.
+This module is separate from the contract module, which compiles its patterns only when the first reply arrives.
 """
 
 from __future__ import annotations

@@ -523,7 +523,7 @@ def is_new(store: str | os.PathLike[str]) -> bool:
 
 
 class OpenRun:
-    """A job, and the run in a store that belongs to it."""
+    """A job, and its run in a store."""
 
     def __init__(self, job: Job, store: Store, options: RunOptions) -> None:
         self.job = job

@@ -163,8 +163,8 @@ class Circuit:
         self._woken.set()
 
     async def rest(self, seconds: float) -> None:
-        """Sleep for this many seconds. Return earlier if the circuit ends, or if a judge that was never reached is
-        given up.
+        """Sleep for this many seconds. Return earlier if the circuit ends, or if the run gives up on a judge that was
+        never reached.
         """
         if self._absent is not None and not self._connected:
             seconds = min(seconds, self._absent + self.absence - time.monotonic())

@@ -201,7 +201,7 @@ def placed(
     part: Callable[[Edit], bool] = lambda _: True,
 ) -> Iterator[PlacedEdit]:
     """Yield the edits in `part` with their positions in the whole run. Several processes thus store the same positions
-    as a single one.
+    as a single process would.
     """
     following = [stage * _STAGE for stage in range(len(settings.stages))]
     for position, edit in enumerate(edits):
@@ -545,7 +545,7 @@ class _QuestionImages:
         return _problem("missing_output", reason or message, key_text)
 
     def _other_outputs(self, role: str) -> list[str]:
-        """Return the outputs that the edit has in the place of this one: those of a pair, or that of a single edit."""
+        """Return the outputs that the edit has instead of this one: both outputs of a pair, or that of a single edit."""
         edit = self._edit
         if edit.image(role) is not None or role.partition("@")[0] in edit.outputs:
             return []
@@ -629,7 +629,7 @@ def digests_of(
 
 
 def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
-    """Return the content keys of a manifest's edits, keyed by edit id."""
+    """Map the ids of a manifest's edits to their content keys."""
     digests = DigestCache()
     named = manifest.NamedInputs(columns=columns)
     edits = manifest.read(

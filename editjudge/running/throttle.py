@@ -6,8 +6,9 @@ in one of two ways:
 
 - All requests are refused (`_block`). Single requests probe for the end of the block, and the number of requests
   admitted in one such cycle is what the server admits in that time.
-- The share of refusals rises (`_slow_down`). The rate is lowered, and the share is compared with the one before: a rate
-  limit no longer refuses, while random refusals are as frequent as before (`_Trial`). Random refusals are then ignored.
+- The share of refusals rises (`_slow_down`). The rate is lowered, and the new share is compared with the old one
+  (`_Trial`). A rate limit no longer refuses requests at the lower rate, whereas random refusals are as frequent as
+  before. Random refusals are then ignored.
 
 Reducing concurrency after each refusal and increasing it slowly otherwise (AIMD) is not enough: with a fifth of all
 requests refused at random it took 7 to 25 times as long, and with a token bucket that allows no bursts it used only a
@@ -180,7 +181,7 @@ def _rises(
 @dataclass(slots=True)
 class _Trial:
     """A test of whether refusals depend on the rate. At a lower rate, Wald's sequential test compares the hypotheses
-    "as many refusals as before" and "an eighth of that".
+    "as many refusals as before" and "an eighth as many".
     """
 
     before: _Span

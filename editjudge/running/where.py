@@ -42,8 +42,8 @@ class Condition:
 
     A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. The figure is the mean over
     repeats and judges. A mean of factors is computed for each repeat of each judge that scored all of them, so an edit
-    with an unscored factor has none. If an edit has no such figure, the caller decides. A later run judges the edit,
-    since nothing excludes it. An export leaves it out, since it did not pass.
+    with an unscored factor has no such mean. The caller decides what to do with an edit without the figure. A later run
+    judges the edit, since nothing excludes it. An export leaves it out, since it did not pass.
     """
 
     run: str

@@ -83,7 +83,7 @@ def _contents_of(
 def _contents_by_id(
     connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the content keys of all edits with these ids in any run, keyed by id. Ids that no run has are left out.
+    """Map each id to the content keys of all edits that have this id in any run. Ids that no run has are left out.
 
     The key of an edit whose images were not read is left out if another run has read the images of an edit with the
     same id.
@@ -103,7 +103,7 @@ def _contents_by_id(
 
 
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
-    """Return the content keys of a run's edits, keyed by edit id."""
+    """Map the ids of a run's edits to their content keys."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
     return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
@@ -237,8 +237,8 @@ def read_ratings(store: Store) -> list[StoredRating]:
 def ratings_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
-    """Return the ratings of a run's edits, with the ids that the edits have in this run. With `ids`, return only the
-    ratings of those edits.
+    """Return the ratings of a run's edits, with the ids that the edits have in this run. If `ids` is given, only these
+    edits are included.
     """
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
@@ -356,7 +356,7 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
 def annotations_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Return the tags and notes of a run's edits, keyed by edit id. With `ids`, return only those of these edits."""
+    """Return the tags and notes of a run's edits, keyed by edit id. If `ids` is given, only these edits are included."""
     same = edit_annotations.c.content == items.c.content
     columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
     query = sa.select(*columns).join_from(items, edit_annotations, same)

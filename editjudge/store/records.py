@@ -70,7 +70,7 @@ class RunRecord:
 
 @dataclass
 class RunTotals:
-    """Number of edits, judgements and cost of a run, as shown in a list of runs."""
+    """Totals of a run, as shown in a list of runs: its edits, judgements and cost."""
 
     models: dict[str, int] = field(default_factory=dict)
     """Number of edits of each model. Edits without a model are counted under an empty name."""
@@ -106,7 +106,7 @@ class RunQuestions:
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        """Keys of all factors, keyed by rubric."""
+        """Map each rubric's name to the keys of its factors."""
         return {
             name: tuple(factor.key for factor in rubric.factors)
             for name, rubric in self.rubrics.items()

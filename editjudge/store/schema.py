@@ -6,9 +6,9 @@
                        │             pending; until it is planned, its key is a placeholder without an answer
                        ├─< scores    (key, factor): one row for each factor that has a score or a choice
                        └─< replies   every raw reply, including those of failed attempts
-    rubrics                          by hash, to which `judgements.rubric_hash` refers
-    ratings                          people's scores of an edit, by `items.content`, rater, factor and rubric
-    annotations                      tags and a note on an edit, by `items.content`
+    rubrics                          keyed by hash, to which `judgements.rubric_hash` refers
+    ratings                          people's scores of an edit, keyed by `items.content`, rater, factor and rubric
+    annotations                      tags and a note on an edit, keyed by `items.content`
     edit_scores, edit_score_fills    derived: the mean score of each edit, for lists in the browser
     studies ──< assignments, answers, invitations
     batches ──< batch_lines          submitted to a provider; claims: which process asks which key
@@ -493,8 +493,8 @@ def upsert(
     replace: Sequence[str] = (),
     unless: Callable[[sa.Table, NewRow], sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
-    """Return an INSERT statement for new rows. If a row exists, its columns in `replace` are updated, unless `unless`
-    is true for it.
+    """Return an INSERT statement for new rows. If a row exists, its columns in `replace` are updated, except if the
+    condition `unless` is true for it.
 
     SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported:
     PostgreSQL's dialect would take a twentieth of a run's start-up time.

@@ -1,4 +1,4 @@
-"""Where a run stores its results: the extension point for storing judgements, and the writer that commits them in
+"""The destination of a run's results: the extension point for storing judgements, and the writer that commits them in
 groups.
 
 A database is a sink, and so is the part of it that one worker of a cluster fills. A sink needs no base class. For

@@ -219,7 +219,7 @@ class Store(JudgementStore):
         return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
 
     def totals(self) -> dict[int, RunTotals]:
-        """Return the number of edits, the judgements and the cost of each run that has edits, keyed by run id."""
+        """Return the totals (edits, judgements and cost) of each run that has edits, keyed by run id."""
         totals: defaultdict[int, RunTotals] = defaultdict(RunTotals)
         of_model = (items.c.run_id, items.c.model)
         edits = (

@@ -370,7 +370,7 @@ def filled_in(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Number of a rater's rows that were deleted, or would be."""
+    """Number of a rater's rows that were deleted or, in a dry run, would be deleted."""
 
     answers: int
     """Answers in forms, including *can't tell*."""
