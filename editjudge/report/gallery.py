@@ -108,24 +108,31 @@ def _extremes(
 ) -> list[Gallery]:
     """Return the galleries of the highest and lowest scores. They are called best and worst only if a judge saw the
     instruction."""
-    best = ("best", "Highest scores, instruction not judged", "highest", level)
+    scores = run.scores
+    copies = np.array([name in run.unchanged for name in scores.item.labels], bool)
+    edited = np.where(copies, np.nan, level)
+    best = ("best", "Highest scores, instruction not judged", "highest", edited)
     worst = ("worst", "Lowest scores, instruction not judged", "lowest", -level)
     unjudged = instruction_warning(judge for judge, _ in compared)
     is_judged = not unjudged and any(factor not in BESIDE for _, factor in compared)
     ranked = int(np.isfinite(level).sum())
-    scores = run.scores
     others = len(np.unique(scores.item.codes[np.isfinite(scores.score)])) - ranked
     apart = ""
     if others:
         verb = " is" if others == 1 else "s are"
         apart = f" {others:,} edit{verb} not ranked: other factors were scored."
+    left_out = {"best": ""}
+    if unedited := int((copies & np.isfinite(level)).sum()):
+        left_out["best"] = (
+            f" Outputs that show the input, unchanged or nearly so, are left out: {unedited:,}."
+        )
     return [
         Gallery(
             name,
             name.capitalize() if is_judged else title,
-            f"The {end} {by}{apart}",
+            f"The {end} {by}{apart}{left_out.get(name, '')}",
             _top(scores.item.labels, value),
-            ranked,
+            int(np.isfinite(value).sum()),
         )
         for name, title, end, value in (best, worst)
     ]

@@ -75,10 +75,25 @@ class RunData:
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
     """Questions about each factor, keyed by factor and rubric."""
+    unchanged: frozenset[str] = frozenset()
+    """Edits whose output shows the input, unchanged or nearly so, if the run was loaded with `evidence`."""
 
     @property
     def set_scores(self) -> frozenset[str]:
         return frozenset(formula.name for formula in self.formulas)
+
+    def version(self, judge: str) -> str | None:
+        """Return the version of the scores of a judge; None if the judge has none, or is older than its versions."""
+        spec = judge.partition("@")[0]
+        return self.provenance.get(f"version of {spec}")
+
+    def named(self, judges: Iterable[str]) -> str:
+        """Return the judges with their versions."""
+        names = []
+        for judge in judges:
+            version = self.version(judge)
+            names.append(judge if version is None else f"{judge} (version {version})")
+        return ", ".join(names)
 
     @property
     def status_counts(self) -> Counter[str]:
@@ -263,7 +278,7 @@ def load(
         factors.legal | ends,
         factors.rubrics,
         reading.statuses,
-        _provenance(run, reading.seen),
+        _provenance(run, reading.seen) | _versions(store, run),
         frozenset(reading.keys),
         contradictions_of(store, run) if evidence else Contradictions(),
         factors.falling | falling,
@@ -273,6 +288,7 @@ def load(
         formulas,
         of,
         factors.questions,
+        unchanged_outputs(store, run) if evidence else frozenset(),
     )
 
 
@@ -403,6 +419,31 @@ def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
     return settings | {name: ", ".join(sorted(values)) for name, values in seen.items()}
 
 
+EMBEDDED = "measured"
+"""Judge whose evidence has the version of its scores, and the kind of a degenerate output."""
+
+
+def unchanged_outputs(store: Store, run: RunRecord) -> frozenset[str]:
+    """Return the edits whose output shows the input, unchanged or nearly so, by measured evidence."""
+    if EMBEDDED not in run.spec.get("judges", ()):
+        return frozenset()
+    rows = store.judgements(run, fields=("item", "evidence"), judge=EMBEDDED)
+    return frozenset(
+        row["item"]
+        for row in rows
+        if (row["evidence"].get("degenerate") or {}).get("kind") == "unchanged"
+    )
+
+
+def _versions(store: Store, run: RunRecord) -> dict[str, str]:
+    """Return the version of the embedded judge, which scores the same images differently from one to the next."""
+    if EMBEDDED not in run.spec.get("judges", ()):
+        return {}
+    rows = store.judgements(run, fields=("evidence",), judge=EMBEDDED)
+    version = next((row["evidence"].get("version") for row in rows), None)
+    return {} if version is None else {f"version of {EMBEDDED}": str(version)}
+
+
 def _marks(row: JudgementRow) -> Iterator[tuple[str, str]]:
     yield f"rubric {row['rubric']}", row["rubric_hash"][:12]
     if row["server_model"]:
@@ -434,14 +475,18 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
         if not judges:
             raise InputError(f"run {run.run.name} has no judgements to decide on")
         sides.append(judges)
-    same = {name: name for name in sides[0] if name in sides[1]}
+    same = {
+        name: name
+        for name in sides[0]
+        if name in sides[1] and a.version(name) == b.version(name)
+    }
     # Recorded replies do not name their judge, and each run has its own file. The table names both files.
     recorded = [[name for name in side if name.startswith("replay:")] for side in sides]
     if not same and all(len(side) == 1 for side in recorded):
         same = {recorded[0][0]: recorded[1][0]}
     if not same:
         raise UsageError(
-            f"run {a.run.name} is judged by {', '.join(sides[0])}, run {b.run.name} by {', '.join(sides[1])}: "
+            f"run {a.run.name} is judged by {a.named(sides[0])}, run {b.run.name} by {b.named(sides[1])}: "
             "scores of different judges cannot be compared. Judge both runs with the same judge",
             code="different_judges",
         )

@@ -9,7 +9,7 @@ from editjudge.errors import InputError, Option, UsageError
 from editjudge.judgement import DONE
 from editjudge.report.answers import Answer, written
 from editjudge.report.charts import LineChart, Point
-from editjudge.report.run_data import RunData, load
+from editjudge.report.run_data import RunData, load, unchanged_outputs
 from editjudge.report.selection import deciding, primary_scores, same_rubrics
 from editjudge.report.tables import Cell as TableCell
 from editjudge.report.tables import Figure, Table, counted
@@ -61,13 +61,7 @@ def load_step(store: Store, name: str, *, use: str = "scores") -> TrendRun:
         }
         if len(digests) == 1 and None not in digests:
             unchanged.add(item.item)
-    if "measured" in data.run.spec.get("judges", ()):
-        for row in store.judgements(
-            data.run, fields=("item", "evidence"), judge="measured"
-        ):
-            output = row["evidence"].get("degenerate") or {}
-            if output.get("kind") == "unchanged":
-                unchanged.add(row["item"])
+    unchanged |= unchanged_outputs(store, data.run)
     return TrendRun(data, frozenset(unchanged))
 
 

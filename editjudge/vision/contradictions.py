@@ -46,7 +46,7 @@ _RULES = (
     _Rule("unchanged_regions", "nothing outside the edit changed",
           "change.visible outside", 0.15, "{:.0%} of the image outside the region did"),
     _Rule("unchanged_regions", "much outside the edit changed",
-          "change.visible share", 0.002, "only {:.1%} of the whole image visibly differs", blame=True),
+          "change.differing", 0.002, "only {:.1%} of the whole image visibly differs", blame=True),
     _Rule("global_consistency", "the palette stayed",
           "change.tint", 15, "all colours shifted by {:.0f} Lab units"),
     _Rule("identity_preservation", "everything is still recognisable",
@@ -56,7 +56,7 @@ _RULES = (
     _Rule("image_quality", "the image is technically sound",
           "overall.noise", 2.5, "noise in smooth areas grew by {:.1f} octaves"),
     _Rule("seamlessness", "no seam can be seen",
-          "seam.step", 6, "colours jump by {:.1f} Lab units within a pixel along the boundary"),
+          "seam.step", 6, "lightness jumps by {:.1f} units of 100 along the boundary"),
 )  # fmt: skip
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *DONE}).union(*SPOILT.values())
 """Factors that have a rule."""

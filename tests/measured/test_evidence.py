@@ -300,7 +300,7 @@ def test_a_claim_is_read_from_its_place_on_its_own_scale(
 
 
 def test_a_perfect_one_of_zero_and_one_is_no_condemnation() -> None:
-    small = _evidence(**{"change__visible share": 0.001})
+    small = _evidence(change__differing=0.001)
     scales = {"unchanged_regions": Scale((0, 1))}
     assert contradictions({"unchanged_regions": 1}, {}, small, scales) == []
     assert len(contradictions({"unchanged_regions": 0}, {}, small, scales)) == 1

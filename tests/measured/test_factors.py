@@ -91,7 +91,7 @@ DEFECTS: dict[str, tuple[str, Callable[[Picture, float], Picture]]] = {
     "seamed": ("seamlessness", seamed),
 }
 
-ALSO = {"seamed": ("color_and_lighting",)}
+ALSO = {"seamed": ("color_and_lighting",), "tint": ("unchanged_regions",)}
 """A rim inside which all is brighter is a fault of light too."""
 
 

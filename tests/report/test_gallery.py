@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from editjudge.errors import UsageError
 from editjudge.judgement import instruction_warning
 from editjudge.report.gallery import Gallery, choices
-from editjudge.report.run_data import RunData
+from editjudge.report.run_data import RunData, common_judges
 from editjudge.stats.columns import Scores
 from editjudge.store.store import Store
 from tests.faults import shows
@@ -21,17 +22,49 @@ SCALE = tuple(range(1, 8))
 
 
 def ranked(
-    folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m"
+    folder: Path,
+    rows: Sequence[tuple[str, str, float | None]],
+    judge: str = "openai/m",
+    unchanged: frozenset[str] = frozenset(),
 ) -> dict[str, Gallery]:
     """The galleries of edits with these scores, by item and factor."""
     items, factors, scores = zip(*rows, strict=True)
     columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
     with Store.open(folder / "s.db") as store:
         run = store.open_run("r", {"judges": [judge]})
+        scales = dict.fromkeys(factors, SCALE)
         judged = RunData(
-            run, columns, dict.fromkeys(factors, SCALE), {}, {}, {}, frozenset()
+            run, columns, scales, {}, {}, {}, frozenset(), unchanged=unchanged
         )
         return {choice.name: choice for choice in choices(judged)}
+
+
+def test_the_highest_scores_leave_out_outputs_that_show_the_input(
+    tmp_path: Path,
+) -> None:
+    rows = [("a", "image_quality", 4.0), ("b", "image_quality", 7.0)]
+    found = ranked(tmp_path, rows, "measured", frozenset({"b"}))
+    assert found["best"].items == ["a"] and found["best"].of == 1
+    assert shows(found["best"].reason, "left out: 1")
+    assert found["worst"].items == ["a", "b"]
+
+
+@pytest.mark.parametrize("versions", [("3", "4"), (None, "4")])
+def test_two_versions_of_the_embedded_judge_are_two_judges(
+    tmp_path: Path, versions: tuple[str | None, str]
+) -> None:
+    columns = Scores.of(["a"], ["image_quality"], [4.0], judge=["measured"])
+    runs = []
+    with Store.open(tmp_path / "s.db") as store:
+        for name, version in zip(("old", "new"), versions, strict=True):
+            about = {} if version is None else {"version of measured": version}
+            run = store.open_run(name, {"judges": ["measured"]})
+            runs.append(RunData(run, columns, {}, {}, {}, about, frozenset()))
+    with pytest.raises(UsageError) as error:
+        common_judges(*runs)
+    assert error.value.code == "different_judges"
+    assert shows(str(error.value), "measured (version 4)")
+    assert common_judges(runs[1], runs[1]) == {"measured": "measured"}
 
 
 def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editjudge.vision.measured.assess import Subject
 
 
-VERSION = 3
+VERSION = 4
 """Version of the scores, increased if the same images would get other scores under the same calibration."""
 
 
@@ -148,11 +148,12 @@ class EditMeasurer:
             verdict = self._assess.compare(rubric, a, b, calibration, order)
         else:
             verdict = self._assess.assess(rubric, subjects[0], calibration)
-        fields = {"abstained": verdict.abstained, "evidence": verdict.evidence}
+        evidence = {"version": VERSION, **verdict.evidence}
+        fields = {"abstained": verdict.abstained, "evidence": evidence}
         for name in ("scores", "choices"):
             if values := getattr(verdict, name):
                 decided = {name: values, "justifications": verdict.justifications}
-                return "ok", decided | fields
+                return "ok", decided | fields | {"expected": verdict.expected}
         return "abstained", fields
 
 

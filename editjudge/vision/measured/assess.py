@@ -29,6 +29,7 @@ from editjudge.vision.measured.factors import (
     bounded,
     on_scale,
     position,
+    unrounded,
 )
 from editjudge.vision.measured.lettering import (
     TextLine,
@@ -70,6 +71,8 @@ class Assessment:
     abstained: Mapping[str, str]
     evidence: Mapping[str, Any]
     scores: Mapping[str, float] = field(default_factory=dict)
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """Scores before they were rounded to the scale."""
     choices: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,7 +98,12 @@ class Subject:
         mask = self.images.get("mask")
         measures = measure(compose(before, self.images["edited"], mask))
         drawn = _DRAWN.search(self.instruction) and measures.change.share <= _THING
-        values = {**measures.values, "trust.thing": 0.0 if drawn else 1.0}
+        everywhere = mentions("shift_of_whole_picture", self.instruction)
+        values = {
+            **measures.values,
+            "trust.thing": 0.0 if drawn else 1.0,
+            "trust.shift": 0.0 if everywhere else 1.0,
+        }
         return replace(measures, values=values)
 
     @cached_property
@@ -139,7 +147,7 @@ class Subject:
             self.images["ground_truth" if offline else "input"],
             self.images["edited"],
             self.instruction,
-            unchanged=None if self.tiny else self.measures(offline).change.nothing,
+            change=None if self.tiny else self.measures(offline).change,
         )
 
     @property
@@ -170,6 +178,7 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
         height, width = subject.measures(offline).scene.shape
         filling = f"measured over the whole picture at {width} by {height} pixels."
     scores = {}
+    expected = {}
     reasons = {}
     abstained = {}
     for factor in rubric.factors:
@@ -183,10 +192,11 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
             abstained[factor.key] = verdict.reason
         else:
             scores[factor.key] = on_scale(verdict.score, factor.scale)
+            expected[factor.key] = unrounded(verdict.score, factor.scale)
             reasons[factor.key] = bounded(verdict.reason, rubric.answer.words, filling)
     keys = [factor.key for factor in rubric.factors]
     evidence = _evidence(keys, offline, subject, calibration)
-    return Assessment(reasons, abstained, evidence, scores)
+    return Assessment(reasons, abstained, evidence, scores, expected)
 
 
 def _verdict(
@@ -244,12 +254,12 @@ def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
 # --- evidence -----------------------------------------------------------------------------------------------
 
 _UNITS = {
-    **dict.fromkeys(("change.share", "change.visible share", "overall.flat", "overall.clipped"),
+    **dict.fromkeys(("change.share", "change.visible share", "change.differing", "overall.flat", "overall.clipped"),
                     "share of the picture"),
     **dict.fromkeys(("structure.lost inside", "structure.lost outside", "structure.lost"),
                     "share of recognisable structure"),
     **dict.fromkeys(("light.slope inside", "light.slope outside", "light.slope against"), "stops"),
-    "change.visible outside": "share of what is outside the edit",
+    **dict.fromkeys(("change.visible outside", "change.shifted"), "share of what is outside the edit"),
     "style.layout": "correlation",
     "style.drawing": "octaves",
     "style.turned": "degrees of hue",
@@ -260,7 +270,7 @@ _UNITS = {
 _FAMILY_UNITS = {
     **dict.fromkeys(("change", "style", "light"), "colour difference"),
     **dict.fromkeys(("overall", "texture"), "octaves"),
-    "seam": "colour difference a pixel",
+    "seam": "lightness of 100",
 }
 """Units of the other measures of a family."""
 

@@ -20,8 +20,10 @@ from editjudge.errors import ImageError
 from editjudge.media.image import Decoding, decode, probe
 from editjudge.media.source import BOUNDS, name_of, read
 from editjudge.vision.measured import resemblance
+from editjudge.vision.measured.change import Change
 from editjudge.vision.measured.factors import LIGHTING, SPOILT, FactorVerdict, abstain
-from editjudge.vision.measured.phrasing import matches
+from editjudge.vision.measured.lettering import request
+from editjudge.vision.measured.phrasing import matches, mentions, quotations
 from editjudge.vision.measured.proof import COLOURS, named_colours, share_of
 from editjudge.vision.measured.resemblance import correlation, gray
 from editjudge.vision.measured.scene import Array, area, fit, shrink, to_lab, too_small
@@ -332,13 +334,13 @@ def classify(
     edited: Array,
     instruction: str = "",
     *,
-    unchanged: bool | None = None,
+    change: Change | None = None,
 ) -> Degenerate | None:
-    """Return why the edited image is degenerate, including uncertain and requested cases. `unchanged` is the result of
-    an earlier measurement."""
+    """Return why the edited image is degenerate, including uncertain and requested cases. `change` is an earlier
+    measurement."""
     before = None if before is None else shrink(before, _SIDE)
     edited = shrink(edited, _SIDE)
-    output = _classify(before, edited, unchanged)
+    output = _classify(before, edited, instruction, change)
     return output and replace(
         output, requested=_requested(output.kind, instruction, edited)
     )
@@ -391,7 +393,7 @@ _BESIDE_INPUT: Sequence[tuple[Kind, Callable[[Array, Array], str | None]]] = (
 
 
 def _classify(
-    before: Array | None, edited: Array, unchanged: bool | None
+    before: Array | None, edited: Array, instruction: str, change: Change | None
 ) -> Degenerate | None:
     """Return the first kind that applies. Certain kinds come first: a black frame is also unrelated to the input, but
     it is called black."""
@@ -412,10 +414,12 @@ def _classify(
             return Degenerate(kind, clause)
     if before is None:
         return None
-    if unchanged or resemblance.unchanged(
-        before, edited, measured=unchanged is not None
+    toned = mentions("shift_of_whole_picture", instruction)
+    small = bool(quotations(instruction) or request(instruction))
+    if clause := resemblance.unchanged(
+        before, edited, change, toned=toned, small=small
     ):
-        return same
+        return Degenerate("unchanged", clause)
     output = _beside_input(before, edited)
     if output and (flat(before) or _off_one_surface(before) <= _EMPTY):
         return None  # nothing in the input can be recognised

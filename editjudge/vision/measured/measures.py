@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeAlias
@@ -11,13 +11,18 @@ from typing import TypeAlias
 import cv2
 import numpy as np
 
-from editjudge.vision.measured.change import Change, find_change
+from editjudge.vision.measured.change import (
+    Change,
+    colour_difference,
+    find_change,
+)
 from editjudge.vision.measured.network import Features, extract
-from editjudge.vision.measured.scene import Array, Scene, View, area
+from editjudge.vision.measured.scene import Array, Scene, View, area, fit, to_lab
 from editjudge.vision.measured.structure import (
     damage,
     everywhere,
     find_detail,
+    find_drift,
     find_structure,
     in_edit,
     redrawn,
@@ -30,53 +35,76 @@ from editjudge.vision.measured.structure import (
 
 # --- boundary -----------------------------------------------------------------------------------------------
 
+_RIM = 256
+"""Longest side at which the rim is measured, in lightness alone: there an image of 256 pixels shows as much as a larger
+one, and files that keep colour at half the size, as most JPEGs do, as much as others."""
 _REACH = 8
 """Pixels examined on both sides of the rim: the region is known only to within a few pixels."""
-_ALONG = 9
+_ALONG = 5
 """Pixels averaged along the rim: a seam follows it, noise and texture do not."""
-_SOFT = 1.6
-"""Multiple of the steps two pixels away that the middle of a transition feathered by a Gaussian of two pixels has."""
+_WIDE = 3
+"""Pixels on both sides within which a soft transition ends."""
+_SOFT = (0.65, 0.85)
+"""Share of the difference across such a transition that is within one pixel on both sides, from a transition feathered
+by a Gaussian of one pixel, which has .62, to a sharp one, which has .85 and more."""
 
-_OUTLINE = 0.5
+_OUTLINE = 0.3
 """Share of the earlier steps: a recoloured object has this much more contrast at its outline."""
 _LEAKED = 5.0
 """Multiple of the share that changed beside the edit: from a fifth of the image on, rims belong to that change."""
-_SHORT = 400
+_SHORT = 200
 """Pixels: a shorter rim belongs to a small object, whose outline cannot be separated from a seam."""
-_USUAL = 1.2
-"""Multiple of the upper quartile that the largest of eleven steps in noise slightly exceeds."""
+_USUAL = 0.6
+"""Quantile and multiple of the steps across the rim that noise and texture explain."""
 
 
 def find_seam(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the step along the rim, in colour units, beyond the earlier step, a soft transition and noise."""
-    profiles = _profiles((scene.after.lab, change.expected), change.region)
+    """Measure the sharp step of lightness along the rim, beyond the earlier step and noise."""
+    height, width = scene.shape
+    scale = _RIM / max(height, width)
+    size = (max(4, round(width * scale)), max(4, round(height * scale)))
+    # from the images themselves: a small one that was enlarged first would be blurred by it
+    views = (scene.after, scene.before)
+    after, before = (to_lab(fit(view.rgb, *size))[..., 0] for view in views)
+    shift = area(change.expected[..., 0] - scene.before.lightness, size)
+    region = area(change.region.astype(np.float32), size) > 0.5
+    planes = np.dstack([after, before + shift])
+    profiles = _profiles(planes, region.astype(np.uint8))
     if profiles is None:
         return {"step": math.nan, "sharp": math.nan, "length": 0.0}
-    before = profiles[..., 3:]
-    steps = _steps(profiles[..., :3] - before)
-    soft = (steps[:, :-4] + steps[:, 4:]) / 2
+    earlier = profiles[..., 1]
+    added = profiles[..., 0] - earlier
+    steps = _steps(added, 1)
+    least, most = _SOFT
+    within = steps / (_steps(added, _WIDE) + 1e-3)
+    sharpness = np.clip((within - least) / (most - least), 0, 1)
+    usual = _USUAL * np.quantile(steps, _USUAL, axis=1, keepdims=True)
     # An object recoloured up to its outline has no seam.
-    beyond = steps[:, 2:-2] - _SOFT * soft - _OUTLINE * _steps(before)[:, 2:-2]
-    usual = _USUAL * np.quantile(steps, 0.75, axis=1)
-    excess = np.linalg.norm(np.maximum(0.0, beyond.max(axis=1) - usual), axis=1)
+    beyond = np.maximum(0.0, steps - _OUTLINE * _steps(earlier, 1) - usual)
+    excess = (beyond * sharpness).max(axis=1)
     stray = float(((change.visible > 1) & (change.outside > 0)).mean())
     trusted = min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * stray))
     return {
         "step": float(excess.mean()) * trusted,
-        # a line of 3 colour units is just visible on an even surface
+        # a line of 3 units of lightness is just visible on an even surface
         "sharp": (excess > 3.0).mean(),
         "length": len(profiles),
     }
 
 
-def _steps(profiles: Array) -> Array:
-    """Return colour differences between samples two pixels apart, since the rim is known only to the nearest pixel."""
-    steps: Array = np.abs(profiles[:, 2:] - profiles[:, :-2])
+def _steps(profiles: Array, reach: int) -> Array:
+    """Return differences between samples this far on both sides, since the rim is known only to the nearest pixel."""
+    middle = profiles.shape[1] - 2 * _WIDE
+    ahead = _WIDE + reach
+    behind = _WIDE - reach
+    steps: Array = np.abs(
+        profiles[:, ahead : ahead + middle] - profiles[:, behind : behind + middle]
+    )
     return steps
 
 
-def _profiles(planes: Sequence[Array], region: Array) -> Array | None:
-    """Sample images across the rim: points along it x offsets x channels; None if no rim is long enough."""
+def _profiles(planes: Array, region: Array) -> Array | None:
+    """Sample images across the rim: points along it x offsets x images; None if no rim is long enough."""
     contours, _ = cv2.findContours(region, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     height, width = region.shape
     offsets = np.arange(-_REACH, _REACH + 1, dtype=np.float32)[:, None]
@@ -90,11 +118,8 @@ def _profiles(planes: Sequence[Array], region: Array) -> Array | None:
         normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-6
         at = points[:, None] + offsets * normal[:, None]
         inner = (points > _REACH) & (points < (width - _REACH, height - _REACH))
-        sampled = [
-            cv2.remap(plane, at[..., 0], at[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-            for plane in planes
-        ]  # fmt: skip
-        profiles.append(_smooth(np.concatenate(sampled, axis=-1))[inner.all(axis=1)])
+        sampled = cv2.remap(planes, at[..., 0], at[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)  # fmt: skip
+        profiles.append(_smooth(sampled)[inner.all(axis=1)])
     if sum(map(len, profiles)) < 4 * _ALONG:
         return None
     return np.concatenate(profiles)
@@ -384,7 +409,7 @@ def measure(scene: Scene) -> Measures:
     structure = find_structure(scene, change, likeness, weight)
     lost = structure["lost outside"] if change.outside.any() else structure["lost"]
     families = {
-        "change": _spread(change, scene.mask is not None),
+        "change": _spread(change, scene.mask is not None) | find_shift(scene, change),
         "overall": everywhere(detail) | damage(scene),
         "texture": texture,
         "seam": find_seam(scene, change),
@@ -393,6 +418,8 @@ def measure(scene: Scene) -> Measures:
         "structure": structure,
         "trust": trust(texture["kept"], share_kept(lit, detail.inside), lost, float(change.inside.mean())),
         "redrawn": redrawn(scene),
+        # If hardly any structure around the edit changed, none moved.
+        "drift": find_drift(scene) if lost > 0.01 else {},
         "turned": turned(scene, change),
     }  # fmt: skip
     for family, find in (("natural", find_naturalness), ("content", find_content)):
@@ -434,3 +461,31 @@ def _spread(change: Change, masked: bool) -> dict[str, float]:
 
 def _mean(values: Array) -> float:
     return float(values.mean()) if values.size else math.nan
+
+
+_CELLS = 16
+"""Cells along a side over which colours are averaged: what an encoder does to pixels cancels there. JPEG at quality 75
+moves no cell by more than .1 units of colour, a blur of a pixel by .2, two levels of brightness by .8."""
+_LARGE = 2.0
+"""Colour difference (CIE94) from which a shift of a large area is visible: less is invisible even side by side."""
+_QUIET = 0.75
+"""Share of a cell outside the edit and without a change of its own, from which it counts."""
+
+
+def find_shift(scene: Scene, change: Change) -> dict[str, float]:
+    """Measure how far colours moved beside all local changes, and over which share of the image visibly."""
+    size = (_CELLS, _CELLS)
+    changed = change.visible > 1
+    quiet = (change.outside > 0) & ~changed
+    counted = area(quiet.astype(np.float32), size) > _QUIET
+    differing = float(changed.mean())
+    if not counted.any():
+        return {"shift": math.nan, "shifted": math.nan, "differing": differing}
+    before, after = (area(view.lab, size) for view in (scene.before, scene.after))
+    moved = colour_difference(before, after)[counted]
+    shifted = moved > _LARGE
+    return {
+        "shift": moved.mean(),
+        "shifted": shifted.mean(),
+        "differing": differing + shifted.sum() / _CELLS**2,
+    }

@@ -55,6 +55,11 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
     return None if _HEDGED.search(text) else (text, tuple(quoted))
 
 
+def quotations(instruction: str) -> list[str]:
+    """Return what the instruction quotes: a few letters that it may ask for."""
+    return [quote.group() for quote in _QUOTES.finditer(instruction)]
+
+
 def matches(name: str, instruction: str) -> bool:
     """Whether the entire instruction matches a phrasing with this name in `phrasings.yaml`."""
     text, quoted = bare(instruction) or ("", ())

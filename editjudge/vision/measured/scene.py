@@ -19,7 +19,7 @@ Array: TypeAlias = npt.NDArray[Any]
 FINE = 1024
 """Longest side for detail, noise and blocks: finer detail is not visible at a glance, and costs four times as much."""
 BASE = 512
-"""Longest side for colours and change: half of FINE, and the size of most rated edits."""
+"""Longest side for colours and change, also of smaller images: half of FINE, and the size of most rated edits."""
 LEAST = 16
 """Shortest side that can be measured: two blocks of eight pixels."""
 
@@ -33,7 +33,7 @@ class View:
     fine: Array
     """Luma, 0 to 255, longest side at most FINE."""
     lab: Array
-    """CIE Lab, longest side at most BASE."""
+    """CIE Lab, longest side BASE: the reach of every filter is the same share of a small image and of a large one."""
 
     @cached_property
     def lightness(self) -> Array:
@@ -68,7 +68,7 @@ def view(image: Array) -> View:
     """Return an image in its original frame."""
     fine = shrink(image, FINE)
     luma = cv2.cvtColor(fine, cv2.COLOR_RGB2GRAY).astype(np.float32)
-    return View(fine, luma, to_lab(shrink(fine, BASE)))
+    return View(fine, luma, to_lab(fit(fine, *_scaled(fine.shape, BASE))))
 
 
 def to_lab(rgb: Array) -> Array:
@@ -84,9 +84,13 @@ def shrink(image: Array, side: int) -> Array:
 def _bounded(shape: tuple[int, ...], side: int) -> tuple[int, int]:
     """Return width and height of an image after its longest side was limited."""
     height, width = shape[:2]
+    return (width, height) if max(width, height) <= side else _scaled(shape, side)
+
+
+def _scaled(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    """Return width and height of an image at this longest side."""
+    height, width = shape[:2]
     longest = max(width, height)
-    if longest <= side:
-        return width, height
     return max(1, round(width * side / longest)), max(1, round(height * side / longest))
 
 

@@ -174,6 +174,43 @@ def _reduced(plane: Array, side: int) -> Array:
     return small if side < 256 else cv2.GaussianBlur(small, (7, 7), 1.0)
 
 
+# --- drift --------------------------------------------------------------------------------------------------
+
+_TILE = 32
+_REACH = 6
+"""Side of a tile, and how far it may have moved, in pixels at base size."""
+_CONTENT = 3.0
+"""Deviation of lightness of a tile that can be found again."""
+_IN_PLACE = 0.8
+_FOUND = 0.85
+"""Correlation of a tile with the same position, below which it differs there, and with another from which it moved."""
+
+
+def find_drift(scene: Scene) -> dict[str, float]:
+    """Measure which share of the image is found again a few pixels away, and how much of what differs that explains."""
+    before, after = (view.lightness for view in (scene.before, scene.after))
+    height, width = before.shape
+    tiles = 0
+    changed = []
+    for y in range(_REACH, height - _TILE - _REACH + 1, _TILE):
+        for x in range(_REACH, width - _TILE - _REACH + 1, _TILE):
+            tile = before[y : y + _TILE, x : x + _TILE]
+            if tile.std() < _CONTENT:
+                continue
+            tiles += 1
+            place = after[y : y + _TILE, x : x + _TILE]
+            if cv2.matchTemplate(place, tile, cv2.TM_CCOEFF_NORMED)[0, 0] < _IN_PLACE:
+                changed.append((y, x))
+    if not changed:
+        return {"moved": 0.0, "explained": 0.0}
+    moved = 0
+    for y, x in changed:
+        tile = before[y : y + _TILE, x : x + _TILE]
+        around = after[y - _REACH : y + _TILE + _REACH, x - _REACH : x + _TILE + _REACH]
+        moved += cv2.matchTemplate(around, tile, cv2.TM_CCOEFF_NORMED).max() > _FOUND
+    return {"moved": moved / tiles, "explained": moved / len(changed)}
+
+
 # --- fine detail, block by block ----------------------------------------------------------------------------
 
 _BLOCK = 16
