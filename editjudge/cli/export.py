@@ -256,7 +256,8 @@ def import_run(folder: str, pictures: Path | None) -> VerbReply:
 
 
 def _existing_store() -> Store | None:
-    """Return the store, or None if it does not exist. A folder can then be refused without creating a store."""
+    """Return the store, or None if it does not exist. It is not created here, because the folder to import may still be
+    refused."""
     try:
         return open_store(create=False)
     except StoreError:

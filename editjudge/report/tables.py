@@ -156,7 +156,7 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     stub: int = 0
-    """Number of leading columns that name the row. A name is left out if the row above has the same."""
+    """Number of leading columns that name the row. A name is left out if it equals the one in the row above."""
     spare: tuple[str | tuple[str, ...], ...] = ()
     """Columns, or groups of columns, that are dropped in this order in a narrow terminal, before names are broken into
     lines."""

@@ -64,7 +64,7 @@ _ABSENT = object()
 
 
 class Sent(NamedTuple):
-    """The parsed request of a trainer."""
+    """A trainer's parsed request."""
 
     edits: list[JsonObject]
     """Edits in the form that `/v1/reward` accepts."""

@@ -62,9 +62,8 @@ def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]
 def unchanged(
     judgements: Iterable[Judgement], reduction: Reduction, finding: Finding | None
 ) -> Remark | None:
-    """Return a remark if a screen or a judge's evidence says that the output changed next to nothing. This matters only
-    if the score does not include whether the instruction was followed, since such an output would then have the highest
-    reward."""
+    """Return a remark if a screen or a judge's evidence says that the output changed next to nothing. Return None if
+    the score includes whether the instruction was followed. Otherwise, such an output would have the highest reward."""
     if INSTRUCTION in reduction.rubrics:
         return None
     if finding and finding.code == "unchanged":

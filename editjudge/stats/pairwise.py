@@ -399,7 +399,8 @@ class _PairVerdicts:
     ) -> None:
         """Set in `apart` which models of different scales differ, based on the games between the two scales.
 
-        A model that never lost may have met the other only once. The level is divided among all comparisons.
+        A model on a higher scale never lost to the other, but may have met it only once, so the scale alone proves
+        nothing. The level is divided among all comparisons.
         """
         answered = (answers >= 0).all(axis=1)
         won = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2

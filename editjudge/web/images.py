@@ -74,7 +74,8 @@ def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
 
 
 def browser_image(run: RunRecord, item: Item, role: str, side: str) -> EncodedImage:
-    """Return an image, scaled down for a thumbnail. It is converted only if browsers cannot show it."""
+    """Return an image for a browser. It is converted only if browsers cannot show it, and scaled down only for a
+    thumbnail."""
     data = image_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
     limits = _SIDES.get(side, _BROWSERS)

@@ -120,7 +120,7 @@ class Page:
 
 
 class Browser:
-    """Pages of the tables of runs, for one store."""
+    """Reads the tables of a store's runs, page by page."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -26,7 +26,7 @@ from editjudge.vision.measured.scene import Array, Scene
 LightDifference: TypeAlias = tuple[
     str, Literal["allowed", "not allowed", "unsure", "ignored"]
 ]
-"""Description of a difference, and its mark."""
+"""Description of a difference, and its mark: whether light may cause it."""
 
 _EVEN = 12.0
 """Variance of colour among neighbouring pixels below which they were painted rather than photographed. It is above 0
