@@ -336,10 +336,10 @@ class Run:
     def table(self, by: str | Sequence[str] = "model", *, use: Of | None = None) -> Any:
         """Return the mean and coverage of each factor for each `model`, `judge` or `rubric`.
 
-        The table is a pandas data frame if pandas is installed, else a list of dicts. Its columns are `by`, factor,
-        mean, ok, n, mean_lo and mean_hi. Failed judgements count in `n`, but not in the mean. mean_lo and mean_hi are
-        the 95 % CI, clustered by source image. They are empty if there are too few images, the extra `stats` is not
-        installed, or the store cannot be opened.
+        The table is a pandas data frame if pandas is installed, else a list of dicts. Its columns are the ones that
+        `by` names, factor, mean, ok, n, mean_lo and mean_hi. Failed judgements count in `n`, but not in the mean.
+        mean_lo and mean_hi are the 95 % CI, clustered by source image. They are empty if there are too few images, the
+        extra `stats` is not installed, or the store cannot be opened.
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 

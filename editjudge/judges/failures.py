@@ -240,8 +240,8 @@ def failure(
 
 
 def no_answer(body: bytes) -> CallFailed:
-    """Return the failure for a successful response without an answer, such as a proxy's page, a truncated body or other
-    JSON.
+    """Return the failure for a successful response without an answer, such as a proxy's page, a truncated body or
+    unrelated JSON.
     """
     text = cleaned(_page(body))
     message = "the server sent no answer"

@@ -126,7 +126,9 @@ class Provider:
     """A provider's defaults. In a spec, its name is the part before the slash."""
 
     wire: str
-    """Module of the wire format: its full name, or one of this package: `openai`, `anthropic`, `google`."""
+    """Module of the wire format. It is the full name of a module, or one of `openai`, `anthropic` and `google`, which
+    are in this package.
+    """
     base_url: str | None = None
     base_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()

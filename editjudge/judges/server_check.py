@@ -58,7 +58,9 @@ _MAX_MODELS = 50
 
 SchemaSupport = Literal["enforced", "ignored", "refused"]
 LogprobSupport = Literal["masked", "unmasked", "none"]
-"""`masked`: probabilities of tokens that the schema allows; `unmasked`: probabilities as without a schema."""
+"""Kind of token probabilities that a server returns with a schema. `masked`: only for tokens that the schema allows.
+`unmasked`: the same as without a schema.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class ServerCheck:
     server: str
     model: str
     pictures: Mapping[str, Any]
-    """`max`: number of images that one question may show, as far as it was tried; `formats`: accepted formats."""
+    """`max`: number of images that one question may show, up to the number that was tried. `formats`: accepted image
+    formats.
+    """
     schema: SchemaSupport | None
     logprobs: LogprobSupport | None
     limits: Mapping[str, Any]

@@ -149,7 +149,9 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
 
 
 def _similar(path: Path, error: OSError) -> str:
-    """Return a hint that names a manifest with a similar name in the same folder, or an empty string if there is none."""
+    """Return a hint that suggests a manifest with a similar name in the same folder. Return an empty string if there is
+    none.
+    """
     if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
         return ""
     beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)

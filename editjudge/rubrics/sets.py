@@ -185,7 +185,9 @@ class RubricSet:
     name: str
     rubrics: tuple[Rubric, ...]
     score: Mapping[str, ScoreText] = field(default_factory=dict)
-    """Formulas by name, or mappings with `formula` and other fields of `Formula`."""
+    """Formulas, keyed by the name of the score. A value may also be a mapping with `formula` and other fields of
+    `Formula`.
+    """
     description: str = ""
 
     def __post_init__(self) -> None:

@@ -516,7 +516,9 @@ class Throttle:
             self.rate *= self._step
 
     def _double(self, span: _Span) -> None:
-        """Double the concurrency, unless the server fails more often or only becomes slower."""
+        """Double the concurrency. It stays the same if the server fails more often than usual, if less than half of the
+        limit was used, or if answers became so slow that doubling would gain little.
+        """
         if span.fails_more_than(self._usual) or span.most_admitted < self.limit / 2:
             return
         if (

@@ -326,8 +326,8 @@ class _JudgeAnswers:
 
 
 def _option_indices(options: Sequence[str]) -> dict[str, float]:
-    """Return the index of each option. For a choice between two outputs, the names in the store (such as a, b or tie)
-    are included.
+    """Return the index of each option. For a choice between two outputs, the names that the store uses (such as a, b or
+    tie) are keys too.
     """
     indices = {option: float(index) for index, option in enumerate(options)}
     stored = {read_choice(option): index for option, index in indices.items()}

@@ -103,8 +103,8 @@ class Needs:
         return conditions
 
     def lacking(self, store: Store, run_id: int) -> str:
-        """Return an empty string if some edit of the run has all the required inputs. Otherwise return the first input
-        at which no edit has all the inputs so far.
+        """Return an empty string if some edit of the run has all the required inputs. Otherwise go through the inputs
+        in order, and return the first at which no edit has all inputs up to there.
         """
         query = sa.select(items.c.position).where(items.c.run_id == run_id).limit(1)
         for name, condition in self.conditions().items():
