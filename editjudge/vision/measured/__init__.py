@@ -1,5 +1,5 @@
-"""The embedded judge, which scores the factors that can be measured and abstains from the others. It has a worker for
-each core.
+"""The embedded judge. It scores the factors that can be measured, abstains from the others, and has a worker for each
+core.
 
 Requires the extra `measured`. Heavy modules are imported when it measures.
 """
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 VERSION = 4
-"""Version of the scores, increased if the same images would get other scores under the same calibration."""
+"""Version of the scores. It is increased when the same images would get other scores under the same calibration."""
 
 
 def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
-    """Open the judge `measured` until `resources` are closed."""
+    """Open the judge `measured`. It is closed together with `resources`."""
     judge = Measured()
     resources.callback(judge.close)
     return judge
 
 
 class Measured(Judge):
-    """A judge that scores images without a model, so that nothing is called or downloaded."""
+    """A judge that scores images without a model, so nothing is called or downloaded."""
 
     spec = "measured"
     limits = READABLE
@@ -50,8 +50,8 @@ class Measured(Judge):
         )
 
     def capacity(self, questions: int) -> int:
-        """Return the number of concurrent tasks: those of two edits for each worker, since questions about an edit
-        share a worker."""
+        """Return the number of concurrent tasks. It allows two edits for each worker, since all questions about an edit
+        go to one worker."""
         return 2 * self._workers.size * questions
 
     def close(self) -> None:
@@ -66,7 +66,8 @@ class Measured(Judge):
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        """Ask a worker. Rubrics that ask about the same edit at about the same time share a measurement."""
+        """Pass the question to a worker. Questions about the same edit that arrive at about the same time share a
+        measurement."""
         outputs = PAIR_ROLES if work.rubric.pairwise else ("edited",)
         roles = [_roles(work, output) for output in outputs]
         keys = tuple(
@@ -93,14 +94,14 @@ class Measured(Judge):
 
 
 _Key: TypeAlias = tuple[tuple[tuple[str, str], ...], str]
-"""Digests of the images of an output by role, and its instruction."""
+"""Digests of an output's images, keyed by role, and its instruction."""
 _Images: TypeAlias = dict[_Key, dict[str, EncodedImage]]
 _Question: TypeAlias = tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
-"""The rubric, its images, their order, and the keys of the outputs."""
+"""The rubric, its images and their order, and the keys of the outputs."""
 
 
 def _roles(work: Work, output: str) -> list[tuple[str, str]]:
-    """Return the images that concern an output by role, leaving out the other output of a pair."""
+    """Return the images that concern an output, keyed by role. The other output of a pair is left out."""
     return [
         (role, "edited" if role == output else role)
         for role in work.digests
@@ -160,7 +161,7 @@ class EditMeasurer:
 def changed_region(
     before: ImageSource, edited: ImageSource
 ) -> tuple[int, int, int, int] | None:
-    """Return left, top, right and bottom of the visible change, in pixels of the edited image.
+    """Return the left, top, right and bottom edge of the visible change, in pixels of the edited image.
 
     Return None if nothing changed, or if an image is too small to be measured.
     """
@@ -191,10 +192,11 @@ def evidence_pictures(
     mask: ImageSource | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
-    """Return PNGs by name: `change` over the edited image, `boundary` of the edit, and `lettering` if text was read.
+    """Return PNGs keyed by name: `change` over the edited image, `boundary` of the edit, and `lettering` if text was
+    read.
 
-    They are drawn on demand, so that a store need not keep them. For the reference rubric, `before` is the ground
-    truth. The result is empty if an image is too small to be measured. Raise `ImageError` if an image cannot be read.
+    They are drawn on demand, so a store need not keep them. For the reference rubric, `before` is the ground truth. The
+    result is empty if an image is too small to be measured. Raise `ImageError` if an image cannot be read.
     """
     from editjudge.vision.measured.evidence import draw
     from editjudge.vision.measured.measures import measure

@@ -56,16 +56,17 @@ _DRAWN = re.compile(
     r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b",
     re.IGNORECASE,
 )
-"""Instructions that ask to replace or remove an object."""
+"""Matches instructions to add, replace or remove an object."""
 _THING = 0.6
-"""Share of the image up to which the changed area may be the requested object. A larger area is the image itself."""
+"""Share of the image up to which the changed area may be the requested object. A larger area counts as the image
+itself."""
 _CLOSE = 4
-"""Mean difference in levels above which two images certainly differ, without a full measurement."""
+"""Mean difference in levels above which two images certainly differ. A full measurement is then not needed."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Fields of a judgement: the scores of an edit, or the choices between two outputs."""
+    """Fields of a judgement: the scores of one edit, or the choices between two outputs."""
 
     justifications: Mapping[str, str]
     abstained: Mapping[str, str]
@@ -83,9 +84,9 @@ class Subject:
     images: Mapping[str, Array]
     instruction: str = ""
     broken: Mapping[str, ImageError] = field(default_factory=dict)
-    """Images that cannot be read, by role."""
+    """Errors for images that cannot be read, keyed by role."""
     lines: dict[str, list[TextLine]] = field(default_factory=dict)
-    """Lines of text by role, for images that were read."""
+    """Lines of text, keyed by role, for the images in which text was read."""
 
     @cached_property
     def tiny(self) -> bool:
@@ -141,7 +142,7 @@ class Subject:
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
-        """Reason why the edited image is or may be degenerate; None if it is not."""
+        """Reason why the edited image is or may be degenerate, or None if it is not."""
         offline = "input" not in self.images
         return classify(
             self.images["ground_truth" if offline else "input"],
@@ -152,13 +153,13 @@ class Subject:
 
     @property
     def written(self) -> bool:
-        """Whether lettering proves that the instruction was followed: on small print or a plain page this may be all
-        that there is to see."""
+        """Whether lettering proves that the instruction was followed. On small print or a plain page, the lettering may
+        be the only visible change."""
         return self.reading is not None and self.reading.outcome in ("done", "blurred")
 
     @cached_property
     def reading(self) -> TextReading | None:
-        """Proof by lettering; None if the instruction is not about lettering, or the images are the same."""
+        """Proof based on lettering; None if the instruction is not about lettering, or if the images are the same."""
         wishes = request(self.instruction)
         if not wishes or self.tiny:
             return None
@@ -239,7 +240,7 @@ def _verdict(
 
 
 def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
-    """Score images that are too small to measure. Only exact equality can be known."""
+    """Score images that are too small to measure. For these, it is only known whether they are exactly equal."""
     before = subject.images["ground_truth" if offline else "input"]
     if np.array_equal(before, subject.images["edited"]):
         if factor in PRESERVED:
@@ -272,7 +273,7 @@ _FAMILY_UNITS = {
     **dict.fromkeys(("overall", "texture"), "octaves"),
     "seam": "lightness of 100",
 }
-"""Units of the other measures of a family."""
+"""Units of those measures in a family that are not listed by name."""
 
 
 def _evidence(
@@ -298,8 +299,8 @@ def _evidence(
 def _numbers(
     measures: Measures, calibration: Calibration, keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Return every measure with its unit, the position of the edit, and the points that each factor lost by each
-    measure."""
+    """Return every measure with its unit, the position of the edit, and the points that each factor lost because of
+    each measure."""
     values = {
         name: {"value": round(value, 4), "unit": unit}
         for name, value in measures.values.items()
@@ -344,7 +345,7 @@ def compare(
 ) -> Assessment:
     """Compare two outputs by the mean of the factors that have a score for both. Abstain if there are none.
 
-    The result is the same in both orders, since each output is measured separately.
+    The result does not depend on the order of the outputs, since each is measured separately.
     """
     scores: dict[str, list[Mapping[str, float]]] = {}
     choices = {}

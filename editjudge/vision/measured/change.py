@@ -1,4 +1,4 @@
-"""The difference between two images: a map in perceptual colour units, and the region of the edit."""
+"""The difference between two images, as a map in perceptual colour units, and the region of the edit."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ import numpy as np
 from editjudge.vision.measured.scene import Array, Scene, area
 
 _VISIBLE = (12.0, 5.0, 3.5)
-"""Thresholds of a visible colour difference at full, half and quarter of the base size. Averaging cancels the noise of
-re-encoding, so fainter changes count at coarser scales. JPEG at quality 75 stays below all three in photographs."""
+"""Thresholds for a visible colour difference at full, half and quarter of the base size. Averaging cancels the noise of
+re-encoding, so fainter changes count at coarser scales. In photographs, JPEG at quality 75 stays below all three."""
 _FLOOR = 2.2
-"""Multiple of the median difference below which a difference is part of the change that all pixels have."""
+"""Multiple of the median difference up to which a difference counts as part of the change that all pixels have."""
 _MOST = (40.0, 14.0, 10.0)
-"""Upper limit of the floor: a larger difference is visible however much the rest differs. It is highest at the finest
-scale, where most of the noise is."""
+"""Upper limits of the visibility threshold at the three scales. A larger difference is visible however much the rest
+differs. The limit is highest at the finest scale, where most of the noise is."""
 _STRONG = 0.35
-"""Share of the strongest change below which a change is a side effect, and not the edit itself."""
+"""Share of the strongest change below which a change counts as a side effect and not as the edit itself."""
 _BESIDE = 0.3
-"""Share of a shift of all colours below which a further difference is not noticed."""
+"""Share of a shift of all colours below which an additional difference is not noticed."""
 _COLLAPSED = 0.2
 """Minimum share of the spread of colours that a transform must preserve. About .6 remains at half the light. A
-transform that turns a photograph into an even surface is not new light or tint, and discounting it would leave no
-difference."""
+transform that turns a photograph into an even surface is neither new light nor a tint, and discounting it would leave
+no difference."""
 _EXPLAINED = 0.75
-"""Share of the median difference to the input. A colour transform that leaves more than this explains nothing."""
+"""Share of the median difference between the images. If more than this share remains after a colour transform, the
+transform explains nothing."""
 SAME = 2.0
 """Colour difference that is invisible even side by side."""
 _CLEAR = 10.0
-"""Colour difference of a pixel that no encoder explains: JPEG at quality 75 stays below it in 99 % of pixels."""
+"""Colour difference of a pixel that no encoder explains. With JPEG at quality 75, 99 % of pixels stay below it."""
 
 _SPECK = 40.0
-"""Levels of 255, averaged over 5 x 5 pixels, from which a speck is an edit. Pages of text saved as JPEG at quality 70
-stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small print has 74."""
+"""Difference in levels of 255, averaged over 5 x 5 pixels, from which a speck counts as an edit. Pages of text saved as
+JPEG at quality 70 stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small
+print has 74."""
 
 
 @dataclass(frozen=True)
 class Change:
     expected: Array
-    """The image before the edit in Lab, after the colour transform of the entire image."""
+    """The image before the edit in Lab, after the colour transform that applies to the entire image."""
     difference: Array
-    """Colour difference from `expected`, at a quarter of the size, at which the noise of re-encoding cancels."""
+    """Colour difference from `expected` at a quarter of the size, at which the noise of re-encoding cancels out."""
     visible: Array
-    """Difference relative to the visibility threshold; values above 1 are visible."""
+    """Difference relative to the visibility threshold. Values above 1 are visible."""
     region: Array
-    """Region of the edit, 0 or 1: the mask if there is one, else the main connected change."""
+    """Region of the edit, 0 or 1. It is the mask if there is one, otherwise the main connected change."""
     outside: Array
     """Valid pixels away from the region."""
     tint: float
@@ -54,11 +56,11 @@ class Change:
     floor: float
     """Median difference, which re-encoding causes everywhere."""
     clear: float
-    """Share of the image that differs by more than ten units of colour, beside a shift of all colours."""
+    """Share of the image that differs by more than ten units of colour, apart from a shift of all colours."""
     nothing: bool
     """Whether nothing visible changed."""
     located: bool
-    """Whether the region is known: from a mask, or because the change is local."""
+    """Whether the region is known, either from a mask or because the change is local."""
 
     @property
     def share(self) -> float:
@@ -66,7 +68,7 @@ class Change:
 
     @property
     def inside(self) -> Array:
-        """Part of the region that visibly changed, or the entire region if nothing did."""
+        """Part of the region that visibly changed, or the entire region if no part did."""
         visible_part = (self.region > 0) & (self.visible > 1)
         return visible_part if visible_part.mean() > 0.0005 else self.region > 0
 
@@ -104,7 +106,8 @@ def find_change(scene: Scene) -> Change:
 
 
 def changed_box(change: Change) -> tuple[float, float, float, float] | None:
-    """Return left, top, right and bottom of all visible changes, as shares of the sides; None if there are none."""
+    """Return the left, top, right and bottom edge of all visible changes, as shares of the sides. Return None if there
+    are none."""
     rows, columns = np.nonzero(_blobs(change.visible > 1))
     if change.nothing or not len(rows):
         return None
@@ -118,8 +121,8 @@ def changed_box(change: Change) -> tuple[float, float, float, float] | None:
 
 
 def _recoloured(scene: Scene) -> tuple[Array, float]:
-    """Apply the colour transform of most pixels to the image before the edit. Return the result, and how much that
-    changed."""
+    """Apply the colour transform that most pixels underwent to the image before the edit. Return the result, and how
+    much it differs from the original."""
     before = scene.before.lab
     after = scene.after.lab
     spread, left = (float(cv2.meanStdDev(lab)[1].max()) for lab in (before, after))
@@ -133,11 +136,11 @@ def _recoloured(scene: Scene) -> tuple[Array, float]:
 
 
 def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
-    """Whether new light or a tint explains the transform, which then preserves the order of light and dark and makes
+    """Whether new light or a tint explains the transform. If so, it preserves the order of light and dark, and makes
     the images agree.
 
-    A negative does not, and neither does painting over most of the image, which a transform to one colour would fit
-    best.
+    A negative is not explained in this way. Neither is painting over most of the image, for which a transform to a
+    single colour would fit best.
     """
     a, m, b = (area(p, (64, 64)).reshape(-1, 3) for p in (before, moved, after))
     if float(m.std(axis=0).max()) < _COLLAPSED * float(a.std(axis=0).max()):
@@ -151,7 +154,8 @@ def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
 
 
 def _powers(lab: Array) -> Array:
-    """Return colours with their squares and products, in hundreds so that all have similar magnitudes."""
+    """Return colours with their squares and products. Colours are in hundreds, so that all values have similar
+    magnitudes."""
     x = lab / 100.0
     light, a, b = (x[..., k] for k in range(3))
     return np.stack(
@@ -160,7 +164,7 @@ def _powers(lab: Array) -> Array:
 
 
 def _colour_transform(before: Array, after: Array) -> Array | None:
-    """Fit a quadratic in Lab, which approximates a tint or a rotation of hue; None if many pixels are unchanged.
+    """Fit a quadratic in Lab, which approximates a tint or a rotation of hue. Return None if many pixels are unchanged.
 
     Tukey's weights exclude the edited pixels.
     """
@@ -186,7 +190,7 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
 
 
 def _differences(a: Array, b: Array) -> list[Array]:
-    """Return the colour difference, with the chroma weight of CIE94, at three scales. All maps have the base size."""
+    """Return the colour difference at three scales, with the chroma weight of CIE94. All maps have the base size."""
     height, width = a.shape[:2]
     scales = []
     for level in range(3):
@@ -201,7 +205,7 @@ def _differences(a: Array, b: Array) -> list[Array]:
 
 
 def colour_difference(a: Array, b: Array) -> Array:
-    """Return the difference of each pixel in units of CIE94, from `a`."""
+    """Return the CIE94 colour difference of each pixel. The chroma weight is that of `a`."""
     delta = a - b
     chroma = cv2.magnitude(a[..., 1], a[..., 2])
     colour = cv2.magnitude(delta[..., 1], delta[..., 2]) / (1 + 0.03 * chroma)

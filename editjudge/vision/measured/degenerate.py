@@ -2,7 +2,7 @@
 
 The embedded judge, the audit, the probes, rewards and contradictions share this one detector. It is a pure function of
 two decoded images and the instruction. Its thresholds are set so that it does not report real edits, however bad.
-`bench/degenerate.py --edits` lists those that it does.
+`bench/degenerate.py --edits` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -31,32 +31,34 @@ from editjudge.vision.measured.scene import Array, area, fit, shrink, to_lab, to
 # --- without usable detail ----------------------------------------------------------------------------------
 
 _GRAINY = 12.0
-"""Standard deviation in levels from which grain is noise that hides the image. A blank sensor has less."""
+"""Standard deviation in levels from which grain counts as noise that hides the image. A blank sensor has less."""
 _NEIGHBOURS = 0.3
-"""Correlation of neighbouring pixels below which an image is noise. Real edits have at least .81 at full size and .55
-at a quarter; pages of text have .44 on a grid of 32. A photograph under four fifths of noise, saved as JPEG, has less
-than .25."""
+"""Correlation between neighbouring pixels below which an image counts as noise. Real edits have at least .81 at full
+size and .55 at a quarter; pages of text have .44 on a grid of 32. A photograph under four fifths of noise, saved as
+JPEG, has less than .25."""
 _STILL_SHOWN = 0.96
-"""Correlation with the input on a grid of 64 from which grain is a printing technique. A photograph dithered to one bit
-has .99; under four fifths of noise it has at most .91."""
+"""Correlation with the input, on a grid of 64, from which grain counts as a printing technique. A photograph dithered
+to one bit has .99; under four fifths of noise it has at most .91."""
 _COARSE = 64
 """Longer side in pixels at which an upscaled thumbnail keeps all its detail."""
 _FINER = 0.08
-"""Share of the contrast that is lost by reducing an image to that size and enlarging it again. Thumbnails of 32 pixels
-lose .01 to .07, whatever the upscaling method."""
+"""Share of the contrast that an image loses when it is reduced to that size and enlarged again. If it loses less, it
+may be an upscaled thumbnail. Thumbnails of 32 pixels lose .01 to .07, whatever the upscaling method."""
 _SOFTENED = 0.195
-"""The same loss, relative to that of the input. Thumbnails of 32 pixels have .05 to .19, and a blur of 3 pixels .2 or
-more. Of 1,459 real edits one is below, a field that is smeared all over."""
+"""The same loss relative to that of the input. Thumbnails of 32 pixels have .05 to .19, and a blur of 3 pixels has .2
+or more. Of 1,459 real edits only one is below, a field that is smeared all over."""
 _BLOCKS = 128
 """Maximum number of columns or rows at which blocks meet. No thumbnail has more."""
 _SMALL = 0.25
-"""Share of the input's longer side (at most 1024 pixels). A smaller output shows at best a thumbnail of an edit."""
+"""Share of the input's longer side, of which at most 1024 pixels count. An output below this size shows at best a
+thumbnail of an edit."""
 _STRIP = 8.0
-"""Factor between the aspect ratios of output and input from which the output is a strip, not a frame of the same image."""
+"""Factor between the aspect ratios of output and input from which the output is a strip and not a frame of the same
+image."""
 
 
 def thumbnail(before: Array | None, edited: Array) -> str | None:
-    """Describe the fault if the output is far smaller than the input, or is a strip; else return None."""
+    """Describe the fault if the output is far smaller than the input, or is a strip. Otherwise return None."""
     height, width = edited.shape[:2]
     size = f"is only {width} x {height} pixels"
     if before is not None:
@@ -71,7 +73,7 @@ def thumbnail(before: Array | None, edited: Array) -> str | None:
 
 
 def noise(before: Array | None, edited: Array) -> str | None:
-    """Describe the fault if the output is noise and the input is not; else return None."""
+    """Describe the fault if the output is noise and the input is not. Otherwise return None."""
     alike = _least_neighbours(edited)
     if alike >= _NEIGHBOURS:
         return None
@@ -83,9 +85,11 @@ def noise(before: Array | None, edited: Array) -> str | None:
 
 
 def _least_neighbours(image: Array) -> float:
-    """Return the lowest correlation of neighbouring pixels over five sizes; 1 if the contrast is too low for noise.
+    """Return the lowest correlation between neighbouring pixels over five sizes, or 1 if the contrast is too low for
+    noise.
 
-    Several sizes are needed: enlarged noise is smooth at full size, and noise over an image hides it only at full size.
+    Several sizes are needed, because enlarged noise is smooth at full size, while noise over an image hides it only at
+    full size.
     """
     plane = gray(image)
     if plane.std() < _GRAINY:
@@ -103,7 +107,7 @@ def _neighbours(plane: Array) -> float:
 
 
 def upscaled(before: Array | None, edited: Array) -> str | None:
-    """Describe the fault if the output is an upscaled thumbnail and the input is not; else return None."""
+    """Describe the fault if the output is an upscaled thumbnail and the input is not. Otherwise return None."""
     plane = gray(edited)
     if max(plane.shape) < 3 * _COARSE:
         return None
@@ -121,7 +125,7 @@ def upscaled(before: Array | None, edited: Array) -> str | None:
 
 
 def _has_blocks(plane: Array) -> bool:
-    """Whether the image changes only at a few columns and rows, like an enlarged thumbnail."""
+    """Whether the image changes only at a few columns and rows, as an enlarged thumbnail does."""
     for axis in (0, 1):
         steps = (np.diff(plane, axis=axis) ** 2).mean(axis=1 - axis)
         few = min(_BLOCKS, len(steps) // 4)
@@ -131,7 +135,7 @@ def _has_blocks(plane: Array) -> bool:
 
 
 def _lost(plane: Array) -> float:
-    """Return the share of the contrast that is lost by reducing and enlarging the image."""
+    """Return the share of the contrast that is lost when the image is reduced and enlarged again."""
     height, width = plane.shape
     scale = _COARSE / max(height, width)
     small = area(plane, (max(1, round(width * scale)), max(1, round(height * scale))))
@@ -142,25 +146,26 @@ def _lost(plane: Array) -> float:
 # --- blank, or blank in a large part ------------------------------------------------------------------------
 
 _LEVELS = 4
-"""Range in levels of 255 that nearly all pixels of a single colour have after JPEG compression."""
+"""Range in levels of 255 that contains nearly all pixels of a single colour after JPEG compression."""
 _STRAY = 8.0
 """Difference in levels from a smooth background at which something is visible. Sensor noise of 8 levels averages to
 less than 1."""
 _EMPTY = 0.08
-"""Share of a 64 x 64 grid that differs from a smooth background. A watermark or a logo has less; the emptiest real edit
-has .17."""
+"""Share of a 64 x 64 grid up to which cells may differ from a smooth background in an image that counts as empty. A
+watermark or a logo has less; the emptiest real edit has .17."""
 _CELLS = 32
-"""Number of cells along a side, of 8 x 8 pixels each, in which an image is searched for even surfaces."""
+"""Number of cells along a side in which an image is searched for even surfaces. A cell has 8 x 8 pixels."""
 _EVEN = 1.2
-"""Standard deviation in levels up to which a cell was filled and not photographed, even after JPEG compression."""
+"""Standard deviation in levels up to which a cell was filled rather than photographed, even after JPEG compression."""
 _CONTENT = 4.0
 """Standard deviation in levels from which a cell has content."""
 _BLANK = 0.12
-"""Share of the image, from which on it is a fault, that had content and is now one even surface."""
+"""Share of the image that had content and is now one even surface, from which this counts as a fault."""
 _STRAIGHT = 0.9
-"""Share of its bounding box that such a surface fills. Lost data and paint have straight sides; backgrounds do not."""
+"""Share of its bounding box that such a surface must fill. Lost data and paint have straight sides; backgrounds do not."""
 _PLAIN = ("black", "white", "grey")
-"""Colours that are tested first, because a dark red is within the hues of three names."""
+"""Colours that are tested first. Otherwise dark colours would get the name of a hue: a dark red is within the hues of
+three names."""
 
 
 def flat(image: Array) -> str | None:
@@ -184,7 +189,7 @@ def _colour(level: Array) -> str:
 
 
 def near_flat(before: Array | None, edited: Array) -> str | None:
-    """Describe the fault if the output is almost empty and the input was not; else return None."""
+    """Describe the fault if the output is almost empty and the input was not. Otherwise return None."""
     for share_of_detail, surface in (
         (_off_one_surface, "one smooth surface"),
         (_uneven, "even surfaces"),
@@ -199,12 +204,13 @@ def near_flat(before: Array | None, edited: Array) -> str | None:
 
 
 def _off_one_surface(image: Array) -> float:
-    """Return the share of cells that differ from one smooth surface, a quadratic in each channel fitted to the pixels
-    close to it.
+    """Return the share of cells that differ from one smooth surface, which is a quadratic in each channel, fitted
+    robustly.
 
-    For most photographs a lower bound above twice `_EMPTY` saves the fit. Along a row, four equally spaced values of a
-    quadratic have a third difference of 0. If each value is off by at most `_STRAY`, the third difference is at most 8
-    times that. With a spacing of a quarter of the row, each cell is in one such group of four.
+    The fit is skipped if a cheap lower bound on the share already exceeds twice `_EMPTY`, as it does for most
+    photographs. The bound uses third differences. Four equally spaced values of a quadratic have a third difference of
+    0. If each value is off by at most `_STRAY`, the third difference is at most 8 times that. With a spacing of a
+    quarter of the row, each cell is in one such group of four.
     """
     grid = area(image, (64, 64)).astype(np.float64).reshape(-1, 3)
     fours = grid.reshape(64, 4, 16, 3)
@@ -223,7 +229,7 @@ def _off_one_surface(image: Array) -> float:
 
 
 def _uneven(image: Array) -> float:
-    """Return the share of cells whose colour is not a plane."""
+    """Return the share of cells whose colours are not those of an even or linearly shaded surface."""
     tiles = _tiles(image)
     y, x = np.mgrid[-1:1:8j, -1:1:8j].reshape(2, -1)
     terms = np.stack([np.ones_like(x), x, y], axis=1)
@@ -245,7 +251,8 @@ def _deviation(tiles: Array) -> Array:
 
 
 def partly_blank(before: Array, edited: Array) -> str | None:
-    """Describe the fault if a large area with straight sides had content and is now one even colour; else return None."""
+    """Describe the fault if a large area with straight sides had content and is now one even colour. Otherwise return
+    None."""
     now = _tiles(edited)
     even = _deviation(now) < _EVEN
     emptied = even & (_deviation(_tiles(before)) > _CONTENT)
@@ -294,10 +301,11 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FLAGGED: frozenset[Kind] = frozenset({"unchanged", "mirrored"})
-"""Kinds that still show the content of the input. They are judged like any edit, and the judgement has a flag."""
+"""Kinds of output that still show the content of the input. They are judged like any edit, and the judgement has a
+flag."""
 
 _SIDE = 1024
-"""Longest side in pixels that is measured, the same as elsewhere in this judge."""
+"""Longest side in pixels at which images are measured, the same as elsewhere in this judge."""
 _ROOM = Decoding(BOUNDS.max_pixels // 2)
 
 
@@ -309,10 +317,10 @@ class Degenerate:
     words: str
     """A clause whose subject is the image: "is one flat colour ..."."""
     certain: bool = True
-    """Whether it is certain. It is not if the output may be another image, because too little of the input is
-    recognised."""
+    """Whether this is certain. It is uncertain if too little of the input is recognised, so that the output may be
+    another image."""
     requested: bool = False
-    """Whether the instruction asks for such an output. It is then not a fault, but there is nothing to score."""
+    """Whether the instruction asks for such an output. If so it is not a fault, but there is nothing to score."""
 
     @property
     def set_aside(self) -> bool:
@@ -323,8 +331,8 @@ class Degenerate:
 def find_degenerate(
     before: Array | None, edited: Array, instruction: str = ""
 ) -> Degenerate | None:
-    """Return why the edited image (RGB of any size) is degenerate; None if it is not, if that is uncertain, or if the
-    instruction asks for it."""
+    """Return the reason why the edited image (RGB of any size) is degenerate. Return None if it is not, if that is
+    uncertain, or if the instruction asks for such an image."""
     output = classify(before, edited, instruction)
     return output if output and output.certain and not output.requested else None
 
@@ -336,8 +344,8 @@ def classify(
     *,
     change: Change | None = None,
 ) -> Degenerate | None:
-    """Return why the edited image is degenerate, including uncertain and requested cases. `change` is an earlier
-    measurement."""
+    """Return the reason why the edited image is degenerate, including uncertain and requested cases. `change` is an
+    earlier measurement."""
     before = None if before is None else shrink(before, _SIDE)
     edited = shrink(edited, _SIDE)
     output = _classify(before, edited, instruction, change)
@@ -347,7 +355,7 @@ def classify(
 
 
 def glance(source: ImageSource | None) -> Array | None:
-    """Read an image at the size that is needed; None if it is missing or at a URL. Raises `ImageError`."""
+    """Read an image at the size that is needed, or return None if it is missing or at a URL. Raises `ImageError`."""
     if source is None or isinstance(source, str):
         return None
     data = read(source)
@@ -357,7 +365,8 @@ def glance(source: ImageSource | None) -> Array | None:
 
 
 def worst(output: Degenerate, factor: str) -> FactorVerdict | None:
-    """Return the verdict on a factor if the image itself is the fault; None if the factor is to be measured as usual."""
+    """Return the verdict on a factor if the image itself is the fault. Return None if the factor should be measured as
+    usual."""
     if not output.set_aside:
         return None
     if output.requested:
@@ -375,7 +384,7 @@ def worst(output: Degenerate, factor: str) -> FactorVerdict | None:
 
 
 def find_flat(image: Array) -> str | None:
-    """Describe the fault if an image shows nothing; else return None. The image may also be an input."""
+    """Describe the fault if an image shows nothing, else return None. The image may also be an input."""
     return None if too_small(image) else flat(shrink(image, _SIDE))
 
 
@@ -395,8 +404,8 @@ _BESIDE_INPUT: Sequence[tuple[Kind, Callable[[Array, Array], str | None]]] = (
 def _classify(
     before: Array | None, edited: Array, instruction: str, change: Change | None
 ) -> Degenerate | None:
-    """Return the first kind that applies. Certain kinds come first: a black frame is also unrelated to the input, but
-    it is called black."""
+    """Return the first kind that applies. Certain kinds come first. For example, a black frame is also unrelated to the
+    input, but it is reported as black."""
     if clause := thumbnail(before, edited):
         return Degenerate("thumbnail", clause)
     if too_small(edited) or (before is not None and too_small(before)):
@@ -435,7 +444,7 @@ def _beside_input(before: Array, edited: Array) -> Degenerate | None:
 
 
 def _requested(kind: Kind, instruction: str, edited: Array) -> bool:
-    """Whether the full instruction asks for such an image. No instruction asks for the unchanged input."""
+    """Whether the instruction as a whole asks for such an image. No instruction asks for the unchanged input."""
     if not matches(f"asked_for.{kind}", instruction):
         return False
     named = named_colours(instruction)

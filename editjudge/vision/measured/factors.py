@@ -19,7 +19,7 @@ if (
 PRESERVED = ("unchanged_regions", "global_consistency", "identity_preservation")
 """Factors about preservation."""
 LIGHTING = "Contextual_Preservation"
-"""The factor of lighting edits. Its reason is a list of differences, each marked as allowed or not."""
+"""The factor for lighting edits. Its reason is a list of differences, each marked as allowed or not."""
 MADE = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
 """Factors about the quality of execution."""
 MEASURED = (*PRESERVED, *MADE)
@@ -33,7 +33,7 @@ UNDERSTOOD = {
 }
 """Factors that need understanding or a ground truth, with the reason for abstaining."""
 TARGETED = ("alignment", "completeness", *UNDERSTOOD)
-"""Factors that a ground truth decides."""
+"""Factors that are decided by a ground truth."""
 
 _LOOKS = frozenset({*MEASURED, LIGHTING})
 SPOILT: Mapping[str, frozenset[str]] = {
@@ -43,7 +43,7 @@ SPOILT: Mapping[str, frozenset[str]] = {
     # An image that is unrelated to the input may still be a good image.
     "unrelated": frozenset({*PRESERVED, LIGHTING}),
 }
-"""Factors that get the worst score for each kind of degenerate output. The other factors are not scored."""
+"""Factors that get the worst score for each kind of degenerate output. Other factors are not scored."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def abstain(reason: str) -> FactorVerdict:
 
 
 def unrounded(score: float, scale: Scale) -> float:
-    """Return the value at the same share of the scale as this score between 1 and 7.
+    """Convert a score from 1 to 7 to the same relative position on a scale, without rounding.
 
-    Raises `ValueError` for a scale with an open end, on which there is no such value.
+    Raises `ValueError` for a scale with an open end, which has no such position.
     """
     if scale.worst is None or scale.best is None:
         raise ValueError(f"no position on a scale with an open end: {scale.words}")
@@ -69,7 +69,8 @@ def unrounded(score: float, scale: Scale) -> float:
 
 
 def on_scale(score: float, scale: Scale) -> float:
-    """Return the nearest legal score of the scale to `unrounded`. Of two equally near scores, return the worse one."""
+    """Return the legal score on the scale that is nearest to the result of `unrounded`. Of two equally near scores,
+    return the worse one."""
     wanted = unrounded(score, scale)
     worst = scale.worst or 0
     return min(
@@ -79,7 +80,7 @@ def on_scale(score: float, scale: Scale) -> float:
 
 
 def position(part: Array) -> str:
-    """Describe the position of most of the area: "lower left", "centre", "whole picture"."""
+    """Describe the position of most of the area, for example as "lower left", "centre" or "whole picture"."""
     weight = part.astype(float)
     total = float(weight.sum())
     if total <= 0:
@@ -97,7 +98,7 @@ def position(part: Array) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share as a whole percentage, which is 0 % only for nothing and 100 % only for everything."""
+    """Format a share as an integer percentage. It is 0 % only for nothing and 100 % only for everything."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -106,7 +107,7 @@ def percent(share: float) -> str:
 
 
 def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
-    """Fit a sentence into the rubric's word limits, by adding a true remark or cutting at a clause."""
+    """Fit a sentence into the rubric's word limits, by adding a true remark or by cutting it at a clause."""
     if limits is None:
         return sentence
     least, most = limits
@@ -124,17 +125,19 @@ _SPECKS = 0.001
 _RECOGNISABLE = 0.01
 """Mean amount of structure below which nothing in the image is recognisable."""
 _SHIFTED = 0.05
-"""Shift of all colours from which it is mentioned in the reason."""
+"""Shift of all colours from which the reason mentions it."""
 _DRIFTED = 0.15
 _EXPLAINED = 0.4
-"""Share of the image that moved by a few pixels, and of what differs that this explains, from which drift cannot be
-separated from change. Of 142 edits by newer editors 8 have more: each is the whole image drawn anew."""
+"""Share of the image that moved by a few pixels, and share of the differences that this explains. If both are reached,
+drift cannot be distinguished from change. Of 142 edits by newer editors, 8 reach them, and each of these redraws the
+entire image."""
 _SHIFTED_MUCH = 0.25
-"""Share of the rest with visibly moved colours that costs a point, unless the instruction asks for it."""
+"""Share of the rest of the image with visibly shifted colours from which a point is lost, unless the instruction asks
+for the shift."""
 
 
 def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVerdict:
-    """Score one of the measured factors. Abstain if the measures that decide it could not be taken."""
+    """Score one of the measured factors. Abstain if the measures that decide it are not available."""
     values = measures.values
     rule = _FACTORS[factor]
     if (
@@ -175,7 +178,7 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVe
 
 
 def _unknown(factor: str, values: Mapping[str, float]) -> str:
-    """Return why it cannot be known what the edit should have preserved; empty if it can."""
+    """Return the reason why it is unknown what the edit should have preserved, or an empty string if it is known."""
     moved = values.get("drift.moved", 0.0)
     if (
         factor != "global_consistency"
@@ -294,7 +297,7 @@ def _seam(m: Measures) -> str:
 
 
 def _shift(m: Measures) -> str:
-    """Describe a shift of all colours; empty if there is none."""
+    """Describe a shift of all colours, or return an empty string if there is none."""
     tint = m.change.tint
     return f"a colour shift of {tint:.1f} units" if tint >= _SHIFTED else ""
 
@@ -305,7 +308,7 @@ def spot(change: Change) -> str:
 
 
 class _MeasuredFactor(NamedTuple):
-    """Rule that decides and explains a measured factor."""
+    """Rule that decides and explains one measured factor."""
 
     sentence: Callable[[Measures], str]
     deciding: tuple[str, ...]
@@ -315,7 +318,8 @@ class _MeasuredFactor(NamedTuple):
     edited: str = ""
     """Aspect of the edit that the factor is about. Without a visible difference, nothing can be wrong with it."""
     beside: tuple[str, str, str] = ("", "", "")
-    """Measure to mention if the learned part decided the score: its name in a sentence, its name, and its unit."""
+    """Measure to mention if the prediction from people's ratings decided the score: its name in a sentence, its key,
+    and its unit."""
 
 
 _FACTORS = {

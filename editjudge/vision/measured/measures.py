@@ -1,4 +1,4 @@
-"""All measures of two images, by family and name: the basis of scores, reasons and evidence."""
+"""All measures of two images, keyed by family and name. They are the basis of scores, reasons and evidence."""
 
 from __future__ import annotations
 
@@ -36,30 +36,34 @@ from editjudge.vision.measured.structure import (
 # --- boundary -----------------------------------------------------------------------------------------------
 
 _RIM = 256
-"""Longest side at which the rim is measured, in lightness alone: there an image of 256 pixels shows as much as a larger
-one, and files that keep colour at half the size, as most JPEGs do, as much as others."""
+"""Longest side at which the rim is measured, in lightness only. At this size, an image of 256 pixels shows as much as a
+larger one, and a file with colour at half the resolution, as in most JPEGs, shows as much as any other."""
 _REACH = 8
-"""Pixels examined on both sides of the rim: the region is known only to within a few pixels."""
+"""Number of pixels examined on both sides of the rim, since the region is known only to within a few pixels."""
 _ALONG = 5
-"""Pixels averaged along the rim: a seam follows it, noise and texture do not."""
+"""Number of pixels averaged along the rim. A seam follows the rim; noise and texture do not."""
 _WIDE = 3
-"""Pixels on both sides within which a soft transition ends."""
+"""Number of pixels on both sides within which a soft transition ends."""
 _SOFT = (0.65, 0.85)
-"""Share of the difference across such a transition that is within one pixel on both sides, from a transition feathered
-by a Gaussian of one pixel, which has .62, to a sharp one, which has .85 and more."""
+"""Share of the difference across such a transition that is within one pixel on both sides. From the first value to the
+second, a step counts increasingly as sharp. A transition feathered by a Gaussian of one pixel has .62, and a sharp one
+has .85 or more."""
 
 _OUTLINE = 0.3
-"""Share of the earlier steps: a recoloured object has this much more contrast at its outline."""
+"""Share of the earlier step by which the contrast at an object's outline may grow when the object is recoloured."""
 _LEAKED = 5.0
-"""Multiple of the share that changed beside the edit: from a fifth of the image on, rims belong to that change."""
+"""Factor by which visible changes outside the edit reduce the seam. If they cover a fifth of the image, no seam is
+reported, since the rims belong to those changes."""
 _SHORT = 200
-"""Pixels: a shorter rim belongs to a small object, whose outline cannot be separated from a seam."""
+"""Length of the rim in pixels below which the seam is reduced. A shorter rim belongs to a small object, whose outline
+cannot be distinguished from a seam."""
 _USUAL = 0.6
-"""Quantile and multiple of the steps across the rim that noise and texture explain."""
+"""Which steps noise and texture explain: those up to this multiple of this quantile of the steps across the rim."""
 
 
 def find_seam(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the sharp step of lightness along the rim, beyond the earlier step and noise."""
+    """Measure the sharp step in lightness along the rim. The step that was there before the edit, and noise, are
+    subtracted."""
     height, width = scene.shape
     scale = _RIM / max(height, width)
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
@@ -93,7 +97,8 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
 
 
 def _steps(profiles: Array, reach: int) -> Array:
-    """Return differences between samples this far on both sides, since the rim is known only to the nearest pixel."""
+    """Return differences between samples that are `reach` pixels away on both sides. They are returned for several
+    positions, since the rim is known only to within a few pixels."""
     middle = profiles.shape[1] - 2 * _WIDE
     ahead = _WIDE + reach
     behind = _WIDE - reach
@@ -104,7 +109,8 @@ def _steps(profiles: Array, reach: int) -> Array:
 
 
 def _profiles(planes: Array, region: Array) -> Array | None:
-    """Sample images across the rim: points along it x offsets x images; None if no rim is long enough."""
+    """Sample images across the rim. Return an array of points along the rim x offsets x images, or None if no rim is
+    long enough."""
     contours, _ = cv2.findContours(region, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     height, width = region.shape
     offsets = np.arange(-_REACH, _REACH + 1, dtype=np.float32)[:, None]
@@ -139,11 +145,12 @@ def _smooth(values: Array) -> Array:
 # --- light and colour of the edit ---------------------------------------------------------------------------
 
 _SIDE = 96
-"""Longest side at which shading is measured. Finer detail is texture."""
+"""Longest side at which shading is measured. Finer detail counts as texture."""
 
 
 def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, float]:
-    """Measure the gradient of light that the edit added, inside and outside, and how its colours fit the surroundings."""
+    """Measure the gradient of light that the edit added, inside and outside of it, and how well its colours fit the
+    surroundings."""
     height, width = scene.shape
     scale = min(1.0, _SIDE / max(height, width))
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
@@ -171,7 +178,7 @@ def _log_light(lab: Array) -> Array:
 
 
 def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
-    """Return the change in stops across the weighted part, to the right and down; NaN if the part is too small."""
+    """Return the change in stops across the weighted part, to the right and down, or NaN if the part is too small."""
     total = float(weight.sum())
     if total < 6:
         return math.nan, math.nan
@@ -223,7 +230,8 @@ def _colours(
 # --- look of the whole image --------------------------------------------------------------------------------
 
 _GRAY = 2.0
-"""Mean chroma below which an image is gray. The rest is noise, and its median hue rotation has no meaning."""
+"""Mean chroma below which an image counts as gray. The remaining chroma is noise, and its median hue rotation has no
+meaning."""
 
 
 def find_style(scene: Scene, change: Change) -> dict[str, float]:
@@ -248,7 +256,8 @@ def find_style(scene: Scene, change: Change) -> dict[str, float]:
 def _transform(
     before: Array, after: Array, expected: Array, outside: Array
 ) -> dict[str, float]:
-    """Measure a global change of colour: the rotation of hues in degrees, and the remaining difference in colour units."""
+    """Measure a global change of colour: the rotation of hues in degrees, and the difference that remains, in colour
+    units."""
     was, now = (lab[..., 1] + 1j * lab[..., 2] for lab in (before, after))
     chroma = np.abs(was)[outside]
     turned = math.nan
@@ -265,8 +274,8 @@ def _transform(
 
 
 def _palette(a: Array, b: Array) -> float:
-    """Return the distance between two colour distributions, in colour units: a sliced Wasserstein distance over fixed
-    directions."""
+    """Return the distance between two colour distributions in colour units. It is a sliced Wasserstein distance over
+    fixed directions."""
     angles = np.linspace(0, np.pi, 6, endpoint=False)
     hues = [np.array([0, np.cos(t), np.sin(t)]) for t in angles]
     light, *colours = (
@@ -277,7 +286,8 @@ def _palette(a: Array, b: Array) -> float:
 
 
 def _layout(a: Array, b: Array) -> float:
-    """Return the correlation of large light and dark shapes: 1 if the composition is the same, NaN without such shapes."""
+    """Return the correlation of large light and dark shapes. It is 1 if the composition is the same, and NaN if there
+    are no such shapes."""
     a, b = (cv2.GaussianBlur(plane, (0, 0), 2.0).ravel() for plane in (a, b))
     if a.std() < 0.5 or b.std() < 0.5:
         return math.nan
@@ -285,7 +295,7 @@ def _layout(a: Array, b: Array) -> float:
 
 
 def _edge_levels(lightness: Array) -> Array:
-    """Return the strength of edges at percentiles from the median to the 99th, in octaves."""
+    """Return percentiles of the edge strength, from the median to the 99th, in octaves (log2)."""
     soft = cv2.GaussianBlur(lightness, (0, 0), 1.5)
     edges = cv2.magnitude(
         cv2.Sobel(soft, cv2.CV_32F, 1, 0), cv2.Sobel(soft, cv2.CV_32F, 0, 1)
@@ -299,7 +309,7 @@ def _edge_levels(lightness: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Array, Array, Array]:
-    """Return shape parameters of the generalised Gaussian, and the moment ratio of each."""
+    """Return shape parameters of the generalised Gaussian, with the moment ratio for each."""
     from scipy.special import gamma
 
     alpha = np.arange(0.2, 10.0, 0.01)
@@ -391,7 +401,7 @@ class Measures:
     scene: Scene
     change: Change
     values: Values
-    """Measures keyed by `family.name`. A measure that could not be taken is missing."""
+    """Measures keyed by `family.name`. A measure that is not available is missing."""
 
     @cached_property
     def features(self) -> Features:
@@ -464,16 +474,18 @@ def _mean(values: Array) -> float:
 
 
 _CELLS = 16
-"""Cells along a side over which colours are averaged: what an encoder does to pixels cancels there. JPEG at quality 75
-moves no cell by more than .1 units of colour, a blur of a pixel by .2, two levels of brightness by .8."""
+"""Number of cells along a side over which colours are averaged. The effects of an encoder on single pixels cancel out
+in a cell. JPEG at quality 75 shifts no cell by more than .1 units of colour, a blur of one pixel by .2, and two levels
+of brightness by .8."""
 _LARGE = 2.0
-"""Colour difference (CIE94) from which a shift of a large area is visible: less is invisible even side by side."""
+"""Colour difference (CIE94) from which a shift of a large area is visible. A smaller one is invisible even side by
+side."""
 _QUIET = 0.75
-"""Share of a cell outside the edit and without a change of its own, from which it counts."""
+"""Minimum share of a cell that must be outside the edit and not visibly changed. Other cells are ignored."""
 
 
 def find_shift(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure how far colours moved beside all local changes, and over which share of the image visibly."""
+    """Measure how far colours shifted outside all local changes, and in which share of the image the shift is visible."""
     size = (_CELLS, _CELLS)
     changed = change.visible > 1
     quiet = (change.outside > 0) & ~changed

@@ -25,7 +25,7 @@ _KEEPING = re.compile(
     r"|do not change|don't change)\b[^⟦⟧]*$",
     re.IGNORECASE,
 )
-"""End of an instruction that says what to keep, and so requests nothing new."""
+"""End of an instruction that says what to keep, and therefore requests nothing new."""
 _HEDGED = re.compile(
     r"\b(?:not|never|no|nor|without|except|excluding|excepting|besides|but|unless|until|if|whether|or|either|other|else"
     r"|apart|instead|rather|only|avoid|keep|leave|than|like|less|more|fewer|anything|something|nothing|any|most|some)\b"
@@ -36,12 +36,12 @@ _HEDGED = re.compile(
 
 
 _FRAGMENT = re.compile(r"\{([A-Z_]+)\}")
-"""Placeholder of a fragment in a pattern, such as {WHERE}."""
+"""Placeholder for a fragment in a pattern, such as {WHERE}."""
 
 
 def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the instruction without polite phrases and with each quotation as ⟦N⟧, and the quotations. Return None if
-    it hedges."""
+    """Return the instruction without polite phrases and with each quotation replaced by ⟦N⟧, and the quotations. Return
+    None if the instruction hedges."""
     quoted: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
@@ -56,7 +56,7 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def quotations(instruction: str) -> list[str]:
-    """Return what the instruction quotes: a few letters that it may ask for."""
+    """Return the quotations in the instruction, which may be a few letters that it asks for."""
     return [quote.group() for quote in _QUOTES.finditer(instruction)]
 
 
@@ -75,7 +75,7 @@ def _phrasings() -> Any:
 
 @cache
 def patterns(name: str) -> tuple[re.Pattern[str], ...]:
-    """Return the phrasings with this dotted name; empty if the file has none."""
+    """Return the phrasings with this dotted name, or an empty tuple if the file has none."""
     content = _phrasings()
     fragments = content["fragments"]
     for key in name.split("."):

@@ -1,4 +1,4 @@
-"""Resemblance of the output to the input: unchanged, turned, a part of it, or another image."""
+"""Resemblance between output and input: unchanged, rotated, a part of it, or another image."""
 
 from __future__ import annotations
 
@@ -24,77 +24,83 @@ _TURNS: dict[str, Callable[[Array], Array]] = {
     "mirrored and turned the other way": lambda p: np.flipud(np.rot90(p)),
 }
 _SAME = 0.95
-"""Minimum correlation with the turned input, or of a repeated part with itself."""
+"""Minimum correlation with the rotated input, or of a repeated part with itself."""
 _OTHER = 0.85
 """Correlation with the input above which a symmetrical image may simply be unchanged."""
 _SHAPE = 0.02
-"""Difference of aspect ratios that rounding the sides can cause."""
+"""Difference between aspect ratios that rounding of the sides can cause."""
 _CLOSE = 12
-"""Mean difference in levels of 64 x 64 cells from which an output is certainly not the input."""
+"""Mean difference between 64 x 64 cells, in levels, from which an output is certainly not the input."""
 _SPECKS = 4.0
 _LEVELS = 4.0
-"""Limits of the maximum difference, averaged over 5 x 5 pixels: a multiple of its 99th percentile, and levels in
-addition. JPEG at quality 30 stays below 3.3 times; a new digit in unchanged surroundings has at least 28 levels."""
+"""Limits of the maximum difference, averaged over 5 x 5 pixels: a multiple of its 99th percentile, and a number of
+levels that is added. JPEG at quality 30 stays below 3.3 times; a new digit in unchanged surroundings has at least 28
+levels."""
 _ENCODED = 7.0
 """Maximum of that percentile in levels. JPEG at quality 30 has up to 5.4; an upscaled thumbnail of 96 pixels has at
 least 9."""
 _PALETTE = 256
-"""Maximum number of colours of a palette."""
+"""Maximum number of colours in a palette."""
 _MISSED = 24.0
-"""Maximum error in levels, for 99 % of the pixels, of a palette made for an image. The worst of 15 photographs in 256
-colours has 23. If an object in a drawing was painted in another colour, the palette misses its old colour by at least
-100."""
+"""Maximum error in levels, for 99 % of the pixels, of a palette that was made for an image. The worst of 15 photographs
+in 256 colours has 23. If an object in a drawing was painted in another colour, the palette misses the old colour by at
+least 100."""
 _STRONG = 40.0
-"""Levels by which a cell of 64 x 64 differs if it shows something else, 15 units of lightness. At most 10.6 units are
-invisible, and an encoder is off by less than 8 levels."""
+"""Difference in levels from which a cell of a 64 x 64 grid shows something else. It corresponds to 15 units of
+lightness. At most 10.6 units are invisible, and an encoder is off by less than 8 levels."""
 _CERTAIN = 4
-"""Number of such cells from which an output was not only re-encoded."""
+"""Number of such cells from which an output was certainly not just re-encoded."""
 _MANY = 24
-"""Number of such cells, .6 % of the image, from which it is certainly not nearly the input."""
+"""Number of such cells (.6 % of the image) from which an output is certainly not close to the input."""
 NEAR = 0.005
-"""Share of the image that must differ clearly for an output to be an edit. 99 % of real edits that people call at least
-partly done have more, a tenth of an edit added to its input, more contrast or a small sticker have less."""
+"""Minimum share of the image that must differ clearly for an output to count as an edit. 99 % of the real edits that
+people call at least partly done have more. Less results from adding a tenth of an edit to its input, from more
+contrast, or from a small sticker."""
 _TONE = 6.0
-"""Shift of all colours from which an output is not near its input: a quarter more contrast has 4.7 on average."""
+"""Shift of all colours from which an output is not close to its input. A quarter more contrast gives 4.7 on average."""
 _THROUGH = 256
-"""Size at which contours are compared: averaging keeps the share of a blend."""
+"""Side in pixels at which contours are compared. Averaging to this size does not change the share of each image in a
+blend."""
 _OFF = 12.0
 _WIDE = 5.0
-"""Levels by which the surroundings of a pixel, so many pixels wide, differ inside an edit."""
+"""Minimum difference in levels inside an edit, and the width in pixels over which differences are averaged."""
 _LEAST_EDIT = 0.003
 _LEAST_CONTOURS = 25
-"""Share of the image inside the edit, and pixels on strong contours of the input there, that are needed."""
+"""Minimum share of the image that the edit must cover, and minimum number of its pixels that must be on strong contours
+of the input."""
 _CONTOUR = 3.0
-"""Levels a pixel of a contour."""
+"""Minimum slope of a contour, in levels per pixel."""
 _FAINTEST = 0.12
 _FULL = 0.8
-"""Shares of their contrast between which contours neither vanished nor stayed."""
+"""Range of the share of its contrast at which a contour has neither vanished nor stayed."""
 _SHARP = 0.85
-"""Share of their contrast that most contours around the edit have, unless the whole image was blurred."""
+"""Minimum share of their contrast that most contours around the edit keep. If they keep less, the entire image was
+blurred."""
 _BLENDED = 0.22
-"""Share of the contours, beyond chance, that remain at about the same contrast: fewer than 2 % of real edits have more, and
-three of four blends of input and edit at 60 %."""
+"""Share of the contours, beyond chance, that remain at about the same contrast, above which the output is a blend.
+Fewer than 2 % of real edits have more, and so do three of four blends of input and edit at 60 %."""
 _DRAWN = 0.1
-"""Share of the energy of contours in the edit that are not the input's: a thing that was only dimmed has less."""
+"""Minimum share of the contour energy in the edit that must come from new contours. An object that was only dimmed has
+less."""
 _FAINT = 16.0
 """Colour difference at a quarter of the size that is still faint. JPEG at quality 30 reaches 11 to 14."""
 _REPEATS = 12
 """Maximum number of tiles along a side."""
 _COARSE = 6
-"""Number of tiles along a side up to which a fast test comes first. Fewer tiles need a wider blur."""
+"""Number of tiles along a side up to which a fast test is made first. Fewer tiles need a wider blur."""
 _LAID_OUT = 160
-"""Pixels along a side at which two images are compared, in patches of a fifth of the side."""
+"""Side in pixels at which two images are compared, in patches of a fifth of the side."""
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
-"""Weights of a logistic fit to 700 random pairs and 1,459 real edits, rounded."""
+"""Rounded weights of a logistic regression, fitted to 700 random pairs and 1,459 real edits."""
 _SHOWN = 0.3
-"""Minimum mean energy of the contours of a patch that has content to match."""
+"""Minimum mean energy of the contours in a patch that has content to match."""
 _APART = 12.5
 _DOUBTFUL = 14.0
-"""Thresholds of the sum. Below the first are 96 % of 500 random pairs and 25 of 1,463 real edits; below the second, 98
-% and 31."""
+"""Thresholds for the weighted sum. 96 % of 500 random pairs and 25 of 1,463 real edits are below the first; 98 % and 31
+are below the second."""
 _SAME_SUBJECT = 0.24
-"""Cosine of the network's features of two images from which they may show the same subject, redrawn. 94 % of random
-pairs are below it. All of 15 edits that were redrawn from a caption reach it, and every real edit below it shows
+"""Cosine between the network's features of two images from which they may show the same subject, redrawn. 94 % of
+random pairs are below it. All of 15 edits that were redrawn from a caption reach it, and every real edit below it shows
 another scene."""
 
 
@@ -104,7 +110,7 @@ def gray(image: Array, side: int | None = None) -> Array:
 
 
 def normalised(plane: Array) -> Array:
-    """Return a plane minus its mean, scaled to unit length, so that the product of two planes is their correlation."""
+    """Return a plane minus its mean, scaled to unit length. The dot product of two such planes is their correlation."""
     off = plane - plane.mean()
     unit: Array = off / max(1e-6, float(np.sqrt(np.vdot(off, off))))
     return unit
@@ -120,10 +126,11 @@ def correlation(a: Array, b: Array) -> float:
 def unchanged(
     before: Array, edited: Array, change: Change | None, *, toned: bool, small: bool
 ) -> str | None:
-    """Describe an output that is the input, unchanged or nearly so, perhaps re-encoded or smaller.
+    """Describe the fault if the output is the input, unchanged or nearly so, perhaps re-encoded or smaller. Otherwise
+    return None.
 
-    `change` is an earlier measurement, `toned` whether other colours everywhere may be requested, and `small` whether
-    the request may be a few letters.
+    `change` is an earlier measurement. `toned` says whether the instruction may ask for other colours everywhere, and
+    `small` whether it may ask for only a few letters.
     """
     if change and change.nothing:
         return UNCHANGED
@@ -152,10 +159,11 @@ def unchanged(
 
 
 def shown_through(before: Array, edited: Array) -> float | None:
-    """Return the contrast at which contours of the input remain inside the edit, if it is the same for most of them.
+    """Return the share of contrast at which the input's contours remain inside the edit, if it is the same for most of
+    them. Otherwise return None.
 
-    In an edit, a contour is kept or replaced, and what is drawn instead has no side in common with it. In a blend of
-    input and edit every contour remains, at the same share of its contrast, among contours of something else.
+    In an edit, a contour is either kept or replaced by others that are unrelated to it. In a blend of input and edit,
+    every contour remains at the same share of its contrast, among contours of other content.
     """
     size = (_THROUGH, _THROUGH)
     images = [area(image, size).astype(np.float32) for image in (before, edited)]
@@ -180,7 +188,7 @@ def shown_through(before: Array, edited: Array) -> float | None:
 
 
 def _gradient(image: Array) -> tuple[Array, Array]:
-    """Return the slope of lightness to the right and down, in levels a pixel."""
+    """Return the slope of lightness to the right and down, in levels per pixel."""
     plane = cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (0, 0), 0.7)
     return (
         cv2.Sobel(plane, cv2.CV_32F, 1, 0) / 8,
@@ -189,7 +197,8 @@ def _gradient(image: Array) -> tuple[Array, Array]:
 
 
 def _common_share(remaining: Array, strength: Array) -> tuple[float, float]:
-    """Return the contrast at which most contours remain, neither gone nor kept, and how many do beyond chance."""
+    """Return the share of contrast at which most contours remain, neither gone nor fully kept, and the share of
+    contours that do so beyond chance."""
     step = 0.025
     edges = np.arange(-1.5, 2.5 + step / 2, step)
     middle = (edges[1:] + edges[:-1]) / 2
@@ -204,10 +213,10 @@ def _common_share(remaining: Array, strength: Array) -> tuple[float, float]:
 
 
 def _changed_cells(before: Array, edited: Array) -> int:
-    """Count cells that differ by more than a shift, a crop and an encoder explain.
+    """Count cells that differ by more than a shift, a crop or an encoder could explain.
 
-    Each cell of the output is compared with the cells of the input around its position, within the largest shift of the
-    registration, 6 % of the side.
+    Each cell of the output is compared with the cells of the input around its position, within the largest shift that
+    registration allows, 6 % of the side.
     """
     if _has_palette(edited):  # a palette may be off by any amount at a few pixels
         return 0
@@ -219,8 +228,8 @@ def _changed_cells(before: Array, edited: Array) -> int:
 
 
 def _has_palette(image: Array) -> bool:
-    """Whether the image has few enough colours for a palette. If a sample already has too many, the rest is not
-    counted."""
+    """Whether the image has few enough colours for a palette. If a sample already has too many, the remaining pixels
+    are not counted."""
     samples = (image[::8, ::4], image)
     return all(len(_colours(sample)) <= _PALETTE for sample in samples)
 
@@ -232,7 +241,7 @@ def _colours(image: Array) -> Array:
 
 
 def _recoded(before: Array, edited: Array) -> bool:
-    """Whether the image was only re-encoded, so that the difference is faint everywhere."""
+    """Whether the image was only re-encoded, which means that the difference is faint everywhere."""
     aspect = before.shape[1] * edited.shape[0] / (before.shape[0] * edited.shape[1])
     if abs(aspect - 1) > _SHAPE:
         return False
@@ -253,7 +262,8 @@ def _recoded(before: Array, edited: Array) -> bool:
 
 
 def _palette_error(image: Array, edited: Array) -> Array | None:
-    """Return the distance of the edited image's palette from this image if the palette was made for it; else None."""
+    """Return the distance between the edited image's palette and this image, if the palette was made for it. Otherwise
+    return None."""
     # an image with few colours needs no other palette
     if not _has_palette(edited) or _has_palette(image):
         return None
@@ -308,13 +318,15 @@ def _repeats(image: Array) -> tuple[int, int]:
 
 
 def _may_repeat(plane: Array, n: int) -> bool:
-    """Test quickly whether the image may repeat, at half the size, where a wide blur costs an eighth."""
+    """Test quickly whether the image may repeat. The test is made at half the size, where a wide blur costs only an
+    eighth."""
     half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     return any(repeated > 0.5 * energy for energy, repeated in _repetition(half, n))
 
 
 def _repetition(plane: Array, n: int) -> Iterator[tuple[float, float]]:
-    """Yield, down and across, the energy of detail, and how much of it repeats after an n-th of the side."""
+    """For the vertical and then the horizontal direction, yield the energy of the detail, and how much of it repeats
+    with a shift of 1/n of the side."""
     side = len(plane)
     # Slow changes are removed: a horizon correlates with itself everywhere without repeating.
     border = cv2.BORDER_REPLICATE
@@ -344,7 +356,7 @@ def enlarged_part(before: Array, edited: Array) -> str | None:
 
 
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
-    """Describe the output as another image if it may be one, and return whether that is certain."""
+    """Return a description if the output may be another image, or None. Also return whether this is certain."""
     images = (before, edited)
     # colours on a grid of 8 x 8, and the share of quantised colours (six steps per channel) that both images have
     a, b = (area(to_lab(area(image, (64, 64))), (8, 8)) for image in images)
@@ -385,7 +397,7 @@ _REACH = 6
 
 
 def _patches(a: Array, b: Array) -> Array:
-    """Return how well the contours of each patch of the input match the output near the same position."""
+    """Return how well the contours of each patch in the input match the output near the same position."""
     b = cv2.copyMakeBorder(b, _REACH, _REACH, _REACH, _REACH, cv2.BORDER_REFLECT)
     best = []
     starts = range(0, _LAID_OUT - _CELL + 1, _CELL // 2)
@@ -400,8 +412,8 @@ def _patches(a: Array, b: Array) -> Array:
 
 
 def _contours(plane: Array) -> Array:
-    """Return gradients with doubled angle, relative to their surroundings. They are the same for light on dark and dark
-    on light."""
+    """Return gradients with doubled angle, relative to their surroundings. They are the same for light on dark as for
+    dark on light."""
     smooth = cv2.GaussianBlur(plane, (0, 0), 1.2)
     dx = cv2.Sobel(smooth, cv2.CV_32F, 1, 0)
     dy = cv2.Sobel(smooth, cv2.CV_32F, 0, 1)

@@ -17,9 +17,11 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 
 FINE = 1024
-"""Longest side for detail, noise and blocks: finer detail is not visible at a glance, and costs four times as much."""
+"""Longest side for measuring detail, noise and blocks. Finer detail is not visible at a glance, and would cost four
+times as much."""
 BASE = 512
-"""Longest side for colours and change, also of smaller images: half of FINE, and the size of most rated edits."""
+"""Longest side for measuring colours and change, to which smaller images are enlarged. It is half of FINE, and the size
+of most rated edits."""
 LEAST = 16
 """Shortest side that can be measured: two blocks of eight pixels."""
 
@@ -33,7 +35,8 @@ class View:
     fine: Array
     """Luma, 0 to 255, longest side at most FINE."""
     lab: Array
-    """CIE Lab, longest side BASE: the reach of every filter is the same share of a small image and of a large one."""
+    """CIE Lab, with BASE as the longest side. The reach of every filter is therefore the same share of small and large
+    images."""
 
     @cached_property
     def lightness(self) -> Array:
@@ -47,7 +50,7 @@ class Scene:
     before: View
     after: View
     valid: Array
-    """Pixels that both images have, at base size; 0 or 1."""
+    """Pixels that are present in both images, at base size; 0 or 1."""
     mask: Array | None = None
     """Pixels of the requested edit, at base size; 0 or 1."""
     framing: Mapping[str, float] = field(default_factory=dict)
@@ -76,19 +79,19 @@ def to_lab(rgb: Array) -> Array:
 
 
 def shrink(image: Array, side: int) -> Array:
-    """Reduce an image to a longest side, if it is larger."""
+    """Reduce an image to this longest side if it is larger."""
     size = _bounded(image.shape, side)
     return image if size == image.shape[1::-1] else area(image, size)
 
 
 def _bounded(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    """Return width and height of an image after its longest side was limited."""
+    """Return the width and height of an image after its longest side is limited."""
     height, width = shape[:2]
     return (width, height) if max(width, height) <= side else _scaled(shape, side)
 
 
 def _scaled(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    """Return width and height of an image at this longest side."""
+    """Return the width and height of an image scaled to this longest side."""
     height, width = shape[:2]
     longest = max(width, height)
     return max(1, round(width * side / longest)), max(1, round(height * side / longest))
@@ -100,7 +103,7 @@ def area(plane: Array, size: tuple[int, int]) -> Array:
 
 
 def fit(image: Array, width: int, height: int) -> Array:
-    """Resize to exactly this size, by averaging if it shrinks and by interpolation if it grows."""
+    """Resize to exactly this size. Shrinking averages pixels; enlarging interpolates."""
     if image.shape[:2] == (height, width):
         return image
     smaller = image.shape[0] * image.shape[1] > width * height
@@ -126,21 +129,22 @@ def compose(before: Array, after: Array, mask: Array | None = None) -> Scene:
 _COARSE = 256
 """Longest side at which frames are compared. A shift by a thousandth of the image is still visible."""
 _SAME_SHAPE = 0.02
-"""Difference of aspect ratios caused by rounding sides to multiples of 8 or 16. It is removed by stretching."""
+"""Difference between aspect ratios that is caused by rounding sides to multiples of 8 or 16. It is removed by
+stretching."""
 _MOST_SHIFT = 0.06
-"""Largest shift as a share of the image's side. A larger shift is an edit, and not another framing."""
+"""Largest shift, as a share of the image's side. A larger shift counts as an edit and not as another framing."""
 _MOST_SCALE = 0.12
-"""Largest share of a side that a crop may remove or add. A larger change is another frame."""
+"""Largest share of a side that a crop may remove or add. A larger change counts as another frame."""
 _LEAST_SCALE = 0.002
-"""Minimum change of scale that is reported: half a pixel at the rim of an image of 512."""
+"""Minimum change of scale that is reported. It is half a pixel at the edge of an image of 512 pixels."""
 _NOISE = 1.5
 """Median difference in levels below which images are aligned as well as their encoding allows."""
 _LEAST_GAIN = 0.12
-"""Minimum reduction of the difference by a shift. Noise alone gains a few percent."""
+"""Minimum share by which a shift must reduce the difference. Noise alone gains a few percent."""
 
 
 def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Return the image after the edit in the frame of the image before, its valid pixels, and the transform."""
+    """Return the image after the edit in the frame of the image before it, its valid pixels, and the transform."""
     height, width = before.shape[:2]
     facts = {"size ratio": round(after.shape[1] * after.shape[0] / (width * height), 3)}
     placed, valid, how = _placed(before, after)
@@ -174,8 +178,8 @@ def _shift_of_middle(warp: Array, width: float, height: float) -> Array:
 
 
 def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Stretch the image to the frame. If aspect ratios differ, crop or pad it instead if the structure then fits
-    better."""
+    """Stretch the image to the frame. If aspect ratios differ and the structure fits better that way, crop or pad it
+    instead."""
     height, width = before.shape[:2]
     stretched = (fit(after, width, height), np.ones((height, width), np.uint8))
     aspect = (after.shape[1] / after.shape[0]) / (width / height)
@@ -191,7 +195,7 @@ def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]
 def _centred(
     after: Array, width: int, height: int, scale: float
 ) -> tuple[Array, Array]:
-    """Scale the image without distortion to the middle of the frame, and return it with its valid pixels."""
+    """Scale the image without distortion and centre it in the frame. Return it with its valid pixels."""
     size = (max(1, round(side * scale)) for side in after.shape[1::-1])
     scaled = fit(after, *size)
     placed = np.zeros((height, width, 3), np.uint8)
@@ -207,7 +211,7 @@ def _centred(
 
 
 def _likeness(before: Array, after: Array, valid: Array) -> float:
-    """Return the correlation of edges, reduced by the area that the frame cuts off."""
+    """Return the correlation of edges, reduced according to the area that the frame cuts off."""
     size = (96, 96)
     seen = cv2.resize(valid, size, interpolation=cv2.INTER_NEAREST) > 0
     edges = []
@@ -223,8 +227,8 @@ def _likeness(before: Array, after: Array, valid: Array) -> float:
 
 
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """Return the shift or small crop that improves the agreement of the images, as a map of the frame; None if none
-    does."""
+    """Return the shift or small crop that makes the images agree better, as a map of the frame. Return None if there is
+    none."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
     size = (max(32, round(width * scale)), max(32, round(height * scale)))

@@ -14,18 +14,18 @@ from editjudge.vision.measured.scene import Array, Scene, area
 _SIDE = 256
 """Longest side at which structure is compared. Parts of objects remain visible, but texture and noise do not."""
 _WINDOW = 9
-"""Window in pixels at that size, about an eye in a portrait. Of the sizes 5 to 25, this one and 5 agree best with
-people."""
+"""Size of the window in pixels at that size, about an eye in a portrait. Of the sizes 5 to 25, this one and 5 agree
+best with people."""
 _CONTRAST = 9.0
 """Variance of lightness below which a window shows nothing recognisable."""
 
 _VANISHED = (2.25, 9.0)
-"""Variance of lightness below which structure is gone completely, and above which it is still visible."""
+"""Two variances of lightness: below the first, structure is completely gone; above the second, it is still visible."""
 _PRESENT = (9.0, 36.0)
-"""Variance of lightness above which structure was present, and above which it was clearly present."""
+"""Two variances of lightness: above the first, structure was present; above the second, it was clearly present."""
 
 _CELLS = 24
-"""Number of cells along each side, about ten pixels each, in which edges are counted by direction."""
+"""Number of cells along each side, of about ten pixels each, in which edges are counted by direction."""
 _FAINT = 4.0
 """Mean edge strength below which a cell shows almost nothing."""
 
@@ -70,13 +70,13 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array
 
 
 def alike(likeness: Array) -> Array:
-    """Return, from 0 to 1, how far each window still shows the same object."""
+    """Return how far each window still shows the same object, from 0 to 1."""
     share: Array = np.clip((likeness - 0.55) / 0.35, 0, 1)
     return share
 
 
 def share_kept(likeness: Array, inside: Array) -> float:
-    """Return the share of the edited region in which objects are still the same; NaN if there is no region."""
+    """Return the share of the edited region in which objects are still the same, or NaN if there is no region."""
     same = area(alike(likeness), inside.shape[::-1])
     return float((inside * same).sum() / inside.sum()) if inside.any() else math.nan
 
@@ -84,10 +84,10 @@ def share_kept(likeness: Array, inside: Array) -> float:
 def trust(
     same: float, kept_in_light: float, lost_outside: float, share: float
 ) -> dict[str, float]:
-    """Return, from 0 to 1, how far measures that compare an object with itself count against an edit; NaN if unknown.
+    """Return how far measures that compare an object with itself count against an edit, from 0 to 1, or NaN if unknown.
 
-    A defect alone leaves nine tenths of an object as it was, and everything around it. But three of four rated edits
-    redraw the object, leaving less than seven tenths, and many redraw the entire image. There, a difference means
+    A mere defect leaves nine tenths of an object as it was, and everything around it. But three of four rated edits
+    redraw the object, leaving less than seven tenths, and many redraw the entire image. In these, a difference means
     another drawing and not a fault.
     """
     edit, light = (
@@ -115,7 +115,8 @@ def redrawn(scene: Scene) -> dict[str, float]:
 
 
 def turned(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the change of edge directions, cell by cell. Redrawing changes them; recolouring and relighting do not."""
+    """Measure how much edge directions changed, cell by cell. Redrawing changes them; recolouring and relighting do
+    not."""
     before, after = (_directions(v.lightness) for v in (scene.before, scene.after))
     moved = np.linalg.norm(before - after, axis=-1)
     cells = (_CELLS, _CELLS)
@@ -162,7 +163,7 @@ def find_structure(
 
 
 def _average(values: Array, weight: Array) -> float:
-    """Return the weighted mean; NaN if all weights are zero."""
+    """Return the weighted mean, or NaN if all weights are zero."""
     total = float(weight.sum())
     return float((values * weight).sum() / total) if total > 1.0 else math.nan
 
@@ -178,16 +179,17 @@ def _reduced(plane: Array, side: int) -> Array:
 
 _TILE = 32
 _REACH = 6
-"""Side of a tile, and how far it may have moved, in pixels at base size."""
+"""Side of a tile, and the distance that it may have moved, in pixels at base size."""
 _CONTENT = 3.0
-"""Deviation of lightness of a tile that can be found again."""
+"""Minimum standard deviation of lightness in a tile, without which it cannot be recognised elsewhere."""
 _IN_PLACE = 0.8
 _FOUND = 0.85
-"""Correlation of a tile with the same position, below which it differs there, and with another from which it moved."""
+"""Correlation with the same position below which a tile differs, and correlation with another position above which it
+has moved there."""
 
 
 def find_drift(scene: Scene) -> dict[str, float]:
-    """Measure which share of the image is found again a few pixels away, and how much of what differs that explains."""
+    """Measure which share of the image moved by a few pixels, and which share of the differences this explains."""
     before, after = (view.lightness for view in (scene.before, scene.after))
     height, width = before.shape
     tiles = 0
@@ -214,23 +216,24 @@ def find_drift(scene: Scene) -> dict[str, float]:
 # --- fine detail, block by block ----------------------------------------------------------------------------
 
 _BLOCK = 16
-"""Side of a block in pixels at fine size: four periods of the coarsest band that is measured."""
+"""Side of a block in pixels at fine size. It is four periods of the coarsest band that is measured."""
 _SILENT = 0.6
-"""Energy of rounding to whole gray levels and of faint compression. Below it, ratios are ratios of noise."""
+"""Energy that results from rounding to integer gray levels and from faint compression. Below it, ratios are only ratios
+of noise."""
 _SMOOTH = 4.0
-"""Energy up to which a block has no visible texture, so that noise on it is visible."""
+"""Energy up to which a block has no visible texture. Noise on such a block is visible."""
 
 
 @dataclass(frozen=True)
 class Detail:
     fine: Array
-    """Log2 ratio of energy in the finest octave, after over before, by block."""
+    """Log2 ratio of the energy in the finest octave, after to before, for each block."""
     middle: Array
-    """The same ratio, an octave coarser."""
+    """The same ratio for the next coarser octave."""
     contrast: float
     """Log2 ratio of the contrast of large shapes. Haze over the image lowers all bands by this much."""
     texture: Array
-    """Energy before the edit, by block. If it is small, there was no detail to lose."""
+    """Energy before the edit, for each block. If it is small, there was no detail to lose."""
     texture_after: Array
     inside: Array
     """Share of each block that the edit visibly covers."""
@@ -273,7 +276,7 @@ def _bands(gray: Array) -> list[Array]:
 
 
 def everywhere(detail: Detail) -> dict[str, float]:
-    """Measure the detail of the entire image by medians, so that a single area does not decide."""
+    """Measure the detail of the entire image with medians, so that a single area does not decide."""
     around = detail.outside > 0.5
     if around.mean() < 0.15:  # the edit covers nearly the entire image
         around = np.ones_like(around)
@@ -298,7 +301,8 @@ def everywhere(detail: Detail) -> dict[str, float]:
 
 
 def in_edit(detail: Detail) -> dict[str, float]:
-    """Compare the detail inside the edit with the detail before, minus the change of similar blocks elsewhere.
+    """Compare the detail inside the edit with the detail before it, and subtract the change of similar blocks
+    elsewhere.
 
     Blocks that now show another object are compared only with their surroundings.
     """
@@ -327,7 +331,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median, which a line along the rim hardly affects; NaN if all weights are zero."""
+    """Return the weighted median, which a line along the rim hardly affects, or NaN if all weights are zero."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
     if not heap[-1] > 0:
@@ -336,7 +340,8 @@ def weighted_median(values: Array, weights: Array) -> float:
 
 
 def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
-    """Return the change of other blocks with as much texture. Blur removes most from the blocks with the most texture."""
+    """Return the change of other blocks that have as much texture. Blur removes most from the blocks with the most
+    texture."""
     texture = np.log2(detail.texture + _SILENT)
     if around.sum() < 24:
         return np.zeros_like(ratio)
@@ -351,7 +356,8 @@ def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
 
 
 def damage(scene: Scene) -> dict[str, float]:
-    """Measure artefacts of coding and range (8 x 8 blocks, flat steps, clipped lights and shadows), after minus before."""
+    """Measure artefacts of coding and of the value range, after minus before: 8 x 8 blocks, flat steps, and clipped
+    lights and shadows."""
     before, after = (_traces(v.fine) for v in (scene.before, scene.after))
     return {name: after[name] - before[name] for name in after}
 
