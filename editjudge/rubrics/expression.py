@@ -352,7 +352,7 @@ _AFTER_COLUMN = ("==", "!=", "in", "not", "is")
 
 
 def _condition_as_python(text: str) -> str:
-    """Return a condition as Python. A word before an operator becomes a column, and any other word a string."""
+    """Return a condition as Python. A word before an operator becomes a column, and every other word becomes a string."""
     tokens = _TOKEN.findall(text.strip())
     written: list[str] = []
     after_word = False

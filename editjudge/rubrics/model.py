@@ -472,8 +472,8 @@ class Rubric(FileContent):
         )
 
     def _check_parts(self) -> None:
-        """Raise `FieldError` if the template has an input that the rubric does not show, since the judge would see the
-        mark.
+        """Raise `FieldError` if the template has an input that the rubric does not show. The judge would see a
+        placeholder in its place.
         """
         for slot in self.template.slots if self.template else ():
             refuse(

@@ -86,7 +86,9 @@ class Circuit:
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
     absence: float = 15.0
-    """The same number for a judge that was never reached, because it is not running or has another address."""
+    """Seconds after which the run gives up on a judge that was never reached, because it is not running or has another
+    address.
+    """
     say: Callable[[str], None] = field(default=lambda _: None)
     over: bool = False
     """Whether no more requests are sent."""

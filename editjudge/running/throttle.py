@@ -57,8 +57,8 @@ _GENTLE_CUT = 0.985
 _GROWTH = 0.015
 _PLATEAU = 150.0
 """Parameters of rate growth, which follows TCP's CUBIC: fast up to the assumed limit, slowly around it, and faster
-beyond it, since the limit may have been raised. It takes 150 answers from 1.5 % below the limit, and 150 more to 1.5
-% above.
+beyond it, since the limit may have been raised. The rate takes 150 answers to grow from 1.5 % below the limit to the
+limit, and 150 more to reach 1.5 % above it.
 """
 _PROBE_SECONDS = 0.1
 _PROBE_SHARE = 0.1

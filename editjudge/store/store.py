@@ -380,8 +380,8 @@ class Store(JudgementStore):
         return bool(self._read(query))
 
     def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
-        """Return the mark of a run's stored outline and its number of tasks, or None if the run has no complete
-        outline.
+        """Return the mark of the manifest for which all edits and tasks of a run were stored, and the number of tasks.
+        Return None if they were not all stored.
         """
         query = sa.select(meta.c.value).where(meta.c.name == _outline_name(run))
         for (value,) in self._read(query):
