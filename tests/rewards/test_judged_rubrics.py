@@ -253,6 +253,18 @@ def test_it_gives_one_over_the_rubrics_that_it_judges(measured: Served) -> None:
         assert "alignment" not in reward["scores"]
 
 
+def test_it_gives_its_scores_before_rounding_where_they_are_asked_for(
+    measured: Served,
+) -> None:
+    looks = list(LOOKS)
+    (written,) = measured.rewards(photo_edit(), rubrics=looks)
+    (expected,) = measured.rewards(photo_edit(), rubrics=looks, use="expected")
+    assert written["scores"].keys() == expected["scores"].keys()
+    assert written["reward"] != expected["reward"]
+    for factor, score in written["scores"].items():
+        assert score == int(score) and abs(expected["scores"][factor] - score) <= 0.5
+
+
 def test_a_batch_of_mixed_outcomes_has_a_status_for_each(measured: Served) -> None:
     before = photograph(1)
     again = base64_of(encoded(before, "JPEG", quality=97))
@@ -331,6 +343,36 @@ def test_an_output_that_a_judge_found_unchanged_has_no_reward_without_fidelity()
         assert (
             unchanged([judgement(scores={"x": 1}, evidence=other)], looks, None) is None
         )
+
+
+def contrasted() -> dict[str, Any]:
+    """An edit that only raised the contrast: no pixel is far from the input's."""
+    before = photograph()
+    after = np.clip((before.astype(float) - 128) * 1.15 + 128, 0, 255)
+    output = base64_of(encoded(after.astype(np.uint8)))
+    return photo_edit(0, id="near", edited=output)
+
+
+def test_what_is_nearly_the_input_has_no_reward_unless_the_instruction_is_judged(
+    tmp_path: Path,
+) -> None:
+    near = contrasted()
+    with (
+        stub(),
+        serving(tmp_path / "s.db", "measured", Terms(judges=(STUB,))) as served,
+    ):
+        for judge in ("measured", STUB):
+            (reward,) = served.rewards(near, judge=judge, rubrics=list(LOOKS))
+            assert (reward["reward"], reward["status"]) == (None, "abstained")
+            assert {reason["code"] for reason in reward["reasons"]} == {"unchanged"}
+        for options in ({"judge_for": {"fidelity": STUB}}, {"judge": STUB}):
+            (reward,) = served.rewards(near, score=GATED, **options)
+            assert reward["status"] == "ok" and reward["reward"] is not None
+            # It is flagged.
+            assert {reason["code"] for reason in reward["reasons"]} == {"unchanged"}
+    with serving(tmp_path / "w.db", "measured", Terms(degenerate="worst")) as served:
+        (reward,) = served.rewards(near, rubrics=list(LOOKS))
+        assert (reward["reward"], reward["status"]) == (0, "ok")
 
 
 # --- a judge for each rubric ----------------------------------------------------------------------------------

@@ -319,6 +319,8 @@ class Degenerate:
     certain: bool = True
     """Whether this is certain. It is uncertain if too little of the input is recognised, so that the output may be
     another image."""
+    nearly: bool = False
+    """Whether it is nearly of its kind: it changed next to nothing, which a judge of the instruction can still judge."""
     requested: bool = False
     """Whether the instruction asks for such an output. If so it is not a fault, but there is nothing to score."""
 
@@ -428,7 +430,7 @@ def _classify(
     if clause := resemblance.unchanged(
         before, edited, change, toned=toned, small=small
     ):
-        return Degenerate("unchanged", clause)
+        return Degenerate("unchanged", clause, nearly=clause != resemblance.UNCHANGED)
     output = _beside_input(before, edited)
     if output and (flat(before) or _off_one_surface(before) <= _EMPTY):
         return None  # nothing in the input can be recognised
@@ -467,8 +469,10 @@ def screen(edit: Edit) -> list[DegenerateImage]:
             if edited is None:
                 continue
             if output := find_degenerate(before, edited, edit.instruction):
-                # An unchanged input is not a good edit, although everything is preserved.
-                set_aside = output.set_aside or output.kind == "unchanged"
+                # An unchanged input is not a good edit, although everything is preserved. One that is nearly
+                # unchanged may be a small edit, which a judge of the instruction decides.
+                unchanged = output.kind == "unchanged" and not output.nearly
+                set_aside = output.set_aside or unchanged
                 findings.append(
                     DegenerateImage(output.kind, role, output.words, set_aside)
                 )
