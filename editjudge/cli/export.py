@@ -71,11 +71,11 @@ def command(
     """Write a run's judgements as Parquet, JSONL, CSV or an Inspect log, or filter its manifest by score.
 
     Each judgement is one row; a failure has its status and no score. `import-run` reads Parquet and JSONL back. An
-    earlier export of the same run is replaced, other files only with --force.
+    earlier export of the same run is replaced. Other files are replaced only with --force.
 
     With --where: writes a manifest of the edits whose scores pass. A score is the mean over repeats and judges. A
-    rubric's name is the mean of its factors; `overall` is the mean of all factors on one scale. Both count only the
-    repeats in which every factor has a score. An edit without a score does not pass.
+    rubric's name means the mean of its factors; `overall` means the mean of all factors on one scale. Both count only
+    the repeats in which every factor has a score. An edit without a score does not pass.
     """
     if replies and format_ not in ("parquet", "jsonl"):
         raise UsageError("--replies goes with parquet and jsonl")

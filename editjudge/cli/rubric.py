@@ -41,7 +41,7 @@ character can take more than four times as much space."""
 def command() -> None:
     """List, show, check and import rubrics. Without a command: list them.
 
-    A rubric is named by its built-in name, by a set (online, offline) or by the path of a YAML file.
+    A rubric is given as a built-in name, a set (online, offline) or the path of a YAML file.
     """
 
 

@@ -296,8 +296,8 @@ def _each_judge(
 
 
 def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
-    """Return ratings and scores of the published groups of factors. Return None if no group has all its factors in
-    both."""
+    """Return ratings and scores of the published groups of factors. Return None if no group has all its factors in both
+    the ratings and the scores."""
     rated = ratings.factor.present()
     common = {*rated} & {*scores.factor.present()}
     groups = []

@@ -674,7 +674,7 @@ FOREST_PAIRS = 6
 
 
 def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
-    """Return a forest plot for each judge, with every paired difference that has a confidence interval on one axis
+    """Return a forest plot for each judge. It shows every paired difference that has a confidence interval, on one axis
     around zero."""
     charts = {}
     for context in dict.fromkeys(paired.within for paired in comparisons):

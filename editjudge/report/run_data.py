@@ -424,7 +424,7 @@ EMBEDDED = "measured"
 
 
 def unchanged_outputs(store: Store, run: RunRecord) -> frozenset[str]:
-    """Return the edits whose output shows the input, unchanged or nearly so, by measured evidence."""
+    """Return the edits whose output is the same or nearly the same as the input, according to measured evidence."""
     if EMBEDDED not in run.spec.get("judges", ()):
         return frozenset()
     rows = store.judgements(run, fields=("item", "evidence"), judge=EMBEDDED)

@@ -277,8 +277,8 @@ def document(means: SummaryReport) -> dict[str, object]:
 
 
 def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
-    """Return one row for each combination of judge, model, factor or aggregate, and value of a slice. `slices` limits
-    the slices."""
+    """Return one row for each combination of judge, model, factor or aggregate, and value of a slice. `slices` names
+    the slices to include."""
     every = {"": [*means.factors, *means.aggregates], **means.slices}
     kinds = sorted(
         {kind for sliced in every.values() for c in sliced for kind in c.failed}

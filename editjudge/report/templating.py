@@ -75,7 +75,8 @@ def _templates() -> jinja2.Environment:
 
 
 def visible(text: str) -> str:
-    """Return text with invisible, reordering and control characters replaced by their codes, except line breaks."""
+    """Return text in which invisible, reordering and control characters are replaced by their codes. Line breaks are
+    kept."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 

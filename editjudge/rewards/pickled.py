@@ -1,7 +1,7 @@
 """Safe reading of pickled request bodies, for trainers whose clients send only pickles.
 
 This is the only module that reads pickles. A body is first checked opcode by opcode. Opcodes that name, call or build
-an object are refused, so the unpickler can only make bytes, text, numbers, bool, None, lists, tuples and dicts.
+an object are refused, so the unpickler can only make bytes, strings, numbers, booleans, None, lists, tuples and dicts.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
 def _weighted(
     formula: str, rubrics: Sequence[Rubric], weights: Mapping[Ref, float]
 ) -> Term:
-    """Return the formula over the factors with a weight, all of which must be scored."""
+    """Return the formula over the weighted factors. All of them must be scored."""
     by_ref = scales(rubrics)
     if not all(_is_closed(by_ref[ref]) for ref in weights):
         return _number(math.nan)

@@ -685,8 +685,8 @@ class _LoopThread(threading.Thread):
         return result
 
     def close(self) -> None:
-        """Stop the thread and wait for it. It does not wait if the calling thread is this thread, which may have
-        dropped the last reference to a rewarder."""
+        """Stop the thread and wait for it. If this is called in that thread, which may have dropped the last reference
+        to a rewarder, do not wait."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         if threading.current_thread() is not self:
             self.join(_CLOSING)

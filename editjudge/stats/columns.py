@@ -1,4 +1,4 @@
-"""Scores of judges and ratings of people as coded columns, one row per score, and types shared by all statistics."""
+"""Judges' scores and people's ratings as coded columns, one row per score, and types shared by all statistics."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ class Sample:
 def infer_samples(
     samples: Iterable[Sample], *, guaranteed: bool, draws: int
 ) -> list[Sample]:
-    """Infer the mean of each sample, also with all failures placed at each end of the scale."""
+    """Infer the mean of each sample. Also infer it with all failures placed at each end of the scale."""
     samples = list(samples)
     tested = [sample for sample in samples if not sample.identical]
     clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]

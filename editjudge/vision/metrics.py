@@ -73,8 +73,8 @@ class Metrics(Judge):
             )
 
     def capacity(self, questions: int) -> int:
-        """Return the number of concurrent tasks. It allows two edits for each worker, since all questions about an edit
-        go to one worker."""
+        """Return the number of concurrent tasks. It is enough for all questions about two edits per worker; questions
+        about one edit share a worker."""
         return 2 * self._pool.size * questions
 
     def close(self) -> None:

@@ -94,7 +94,7 @@ class Measurer(Protocol):
     """The object inside a worker. It keeps the latest edit, and answers questions about it."""
 
     def take(self, edit: Any) -> None:
-        """Keep an edit. None releases it."""
+        """Keep an edit for the questions that follow. None releases the edit."""
 
     def answer(self, question: Any) -> Any: ...
 

@@ -362,7 +362,7 @@ class _Pages:
     def _ratings(
         self, run: RunRecord, item: Item
     ) -> dict[str, list[tuple[str, float]]]:
-        """Return the scores that people gave an edit with the raters' names, keyed by factor."""
+        """Return people's scores for an edit, with the raters' names, keyed by factor."""
         scores: dict[str, list[tuple[str, float]]] = {}
         for rating in ratings_of(self._store, run, [item.item]):
             scores.setdefault(rating.factor, []).append((rating.rater, rating.score))

@@ -50,8 +50,8 @@ class Measured(Judge):
         )
 
     def capacity(self, questions: int) -> int:
-        """Return the number of concurrent tasks. It allows two edits for each worker, since all questions about an edit
-        go to one worker."""
+        """Return the number of concurrent tasks. It is enough for all questions about two edits per worker; questions
+        about one edit share a worker."""
         return 2 * self._workers.size * questions
 
     def close(self) -> None:

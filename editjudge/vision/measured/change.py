@@ -213,7 +213,7 @@ def colour_difference(a: Array, b: Array) -> Array:
 
 
 def _has_speck(scene: Scene) -> bool:
-    """Whether a few pixels differ by more than any encoding explains. The edit may be a single digit of a date."""
+    """Whether a few pixels differ by more than any encoding explains. Such an edit may be a single digit in a date."""
     difference = cv2.blur(scene.before.fine - scene.after.fine, (5, 5))
     return bool(np.abs(difference).max() > _SPECK)
 

@@ -467,7 +467,8 @@ def _other_text(
     after: Sequence[TextLine],
     visible: Array | None,
 ) -> TextReading | None:
-    """Compare all text with the text that the input would have after the requests. Return None if nothing else changed."""
+    """Compare all text with the text that the input would have if the requests were carried out. Return None if nothing
+    else changed."""
     if any(wish.act == "script" for wish in wishes):
         return None
     stream = _stream(before)

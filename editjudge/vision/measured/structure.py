@@ -301,7 +301,7 @@ def everywhere(detail: Detail) -> dict[str, float]:
 
 
 def in_edit(detail: Detail) -> dict[str, float]:
-    """Compare the detail inside the edit with the detail before it, and subtract the change of similar blocks
+    """Compare the detail inside the edited region before and after the edit, and subtract the change of similar blocks
     elsewhere.
 
     Blocks that now show another object are compared only with their surroundings.
