@@ -14,6 +14,7 @@ import click
 from editjudge.cli.output import ExitCode, VerbReply, show
 from editjudge.errors import one_line, printable
 from editjudge.files import default_store
+from editjudge.plugins import missing
 
 if TYPE_CHECKING:
     from editjudge.judges.cost import Shortfall
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from editjudge.running.forecast import Estimate, Todo
     from editjudge.running.job import Job, Outcome, RunOptions
     from editjudge.running.summary import FailureReason, Summary
+    from editjudge.store.store import Store
 
 EXIT_CODES = {
     "finished": ExitCode.DONE,
@@ -65,7 +67,9 @@ def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
     return document | outcome.summary.as_json()
 
 
-def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
+def print_outcome(
+    outcome: Outcome, store: Store, seconds: float, *, is_quiet: bool
+) -> None:
     """Print tables and counts, and print the reason for an early end to standard error. If quiet, print only the
     reason."""
     summary = outcome.summary
@@ -83,7 +87,8 @@ def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
             from editjudge.judgement import instruction_warning
 
             warning = instruction_warning({judge for judge, *_ in summary.cells})
-            show([warning] if warning else [], glances(summary))
+            tables = [*glances(summary), *_results(store, outcome.run_id)]
+            show([warning] if warning else [], tables)
             click.echo()
         for line in _counts(outcome, seconds):
             click.echo(printable(line))
@@ -93,6 +98,24 @@ def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
         click.echo(f"stopped (budget): {_shortfall(outcome.short)}", err=True)
     elif outcome.ending != "finished":
         click.echo(f"stopped ({outcome.ending}); {how_to_resume()}", err=True)
+
+
+def _results(store: Store, run_id: int) -> list[Table]:
+    """Return the tables of what a run was made for, if that is not the mean of each factor: the win rates of pairs, or
+    the scores of a set."""
+    run = store.find_run(run_id)
+    is_of_pairs = bool(store.questions_of(run).pair_factors)
+    sets = run.spec.get("sets") or {}
+    if missing("stats") or not (is_of_pairs or any(s["score"] for s in sets.values())):
+        return []
+    from editjudge.report.pairwise import load_pairs, win_rates
+    from editjudge.report.run_data import load
+    from editjudge.report.summary import set_scores
+
+    if not is_of_pairs:
+        return [set_scores(load(store, str(run_id)))]
+    pairs = load_pairs(store, str(run_id))
+    return win_rates(pairs) if pairs else []
 
 
 def _shortfall(short: Shortfall) -> str:

@@ -298,7 +298,7 @@ def conduct(
     failed = outcome.summary.failed / max(outcome.summary.total, 1)
     if not code and failed > max_failures:
         code = ExitCode.TOO_MANY_FAILED
-    print_outcome(outcome, seconds, is_quiet=wants_json())
+    print_outcome(outcome, store(), seconds, is_quiet=wants_json())
     document = outcome_document(outcome, seconds)
     if ranked:
         document |= ranked.as_json()

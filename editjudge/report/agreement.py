@@ -99,6 +99,7 @@ def agree(
     ratings = _renamed(ratings, mappings, _factors(run))
     scores = run.with_aggregates(ratings.factor.present())
     _check_common(ratings, scores, list(run.sums))
+    _check_scored(ratings, scores, mappings, run.sums)
     return _run_answer(run, ratings, scores, calibrating, estimating)
 
 
@@ -133,6 +134,7 @@ def agree_files(
         lead.append("guessed scores are included, as if the judge had given them")
     ratings = _renamed(ratings, mappings, scores.factor.present())
     _check_common(ratings, scores, ())
+    _check_scored(ratings, scores, mappings, {})
     return _answer(
         ratings,
         scores,
@@ -166,7 +168,10 @@ def stored_agreement(
     if not common:
         return None, unmatched
     ratings = ratings.where(factor=common)
-    return _run_answer(run, ratings, run.with_aggregates(common)), unmatched
+    scores = run.with_aggregates(common)
+    if mappings:
+        _check_scored(ratings, scores, mappings, run.sums)
+    return _run_answer(run, ratings, scores), unmatched
 
 
 def _run_answer(
@@ -860,6 +865,52 @@ def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None
             options=options,
             code="no_common_factor",
         )
+
+
+def _check_scored(
+    ratings: Ratings,
+    scores: Scores,
+    mappings: Sequence[str],
+    sums: Mapping[str, Aggregate],
+) -> None:
+    """Raise `InputError` if no rated item has a score of a factor that the user mapped to, or of any factor."""
+    scored = scores.take(np.flatnonzero(np.isfinite(scores.score)))
+    common = {*ratings.factor.present()} & {*scores.factor.present()}
+    unscored = [
+        name
+        for name in ratings.factor.present()
+        if name in common
+        and not {*scored.where(factor=name).item} & {*ratings.where(factor=name).item}
+    ]
+    people = {factor: name for name, factor in map(_mapping, mappings)}
+    mapped = [name for name in unscored if name in people]
+    if not mapped and len(unscored) < len(common):
+        return
+    name = (mapped or unscored)[0]
+    message = f"no rated edit has a score of {name}"
+    options = []
+    if name not in sums:
+        message += f" ({_statuses(scores, name)}): take a judge that scores it"
+    else:
+        parts = sums[name].factors
+        silent = [part for part in parts if not len(scored.where(factor=part))]
+        reasons = [f"{part} ({_statuses(scores, part)})" for part in silent]
+        message += f", which needs all of its {len(parts)} factors"
+        if reasons:
+            message += f"; {len(silent)} have none: {', '.join(reasons)}"
+        others = [part for part in parts if part not in silent]
+        if others:
+            options = [Option("map-factor", {people.get(name, name): others[0]})]
+            message += (
+                f". Compare one that has scores, such as {options[0]}, or take a judge that scores all: "
+                "a mean of fewer factors is another score"
+            )
+    raise InputError(one_line(message), options=options, code="no_scores")
+
+
+def _statuses(scores: Scores, factor: str) -> str:
+    counts = Counter(scores.where(factor=factor).status).most_common()
+    return ", ".join(f"{n:,} {status}" for status, n in counts)
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -160,6 +160,16 @@ def report_pairs(pairs: PairRun) -> Answer:
     return Answer(document, lead, [table for table in tables if table.rows])
 
 
+def win_rates(pairs: PairRun) -> list[Table]:
+    """Return the table of models for each judge, by its ranking factor."""
+    tables = [
+        _strengths(judge, factor, pairs.summary(judge, factor))
+        for judge in pairs.judges
+        for factor in pairs.factors(judge)[:1]
+    ]
+    return [table for table in tables if table.rows]
+
+
 def rendered_pairs(pairs: PairRun, form: str) -> str:
     """Return the report of a run of pairs as text in the given format, with every factor."""
     answer = report_pairs(pairs)

@@ -344,6 +344,13 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
     return [*parts, *(_distributions(means) if full else ())]
 
 
+def set_scores(run: RunData) -> Table:
+    """Return the table of the scores that the run's sets define."""
+    scores = run.scores.where(factor=list(run.set_scores))
+    cells = summarise(scores, scales=run.all_scales())
+    return _means(run, cells, "Scores of the set", _set_formulas(run))
+
+
 def coverage(run: RunData) -> Table:
     """Return the table with the number of judgements for each status."""
     counts: dict[tuple[str, str, str], Counter[str]] = {}

@@ -541,6 +541,32 @@ def test_a_name_that_cannot_be_meant_is_told(
     assert (done.code, done.out) == (2, "") and said in done.err
 
 
+@pytest.mark.parametrize(
+    ("factor", "named"),
+    [
+        ("quality", ["scale_realism", "48 abstained", "--map-factor alignment="]),
+        ("scale_realism", ["scale_realism", "48 abstained"]),
+    ],
+)
+def test_a_mapping_to_a_score_that_no_edit_has_is_refused_with_the_factors_that_abstain(
+    call: Call, tmp_path: Path, factor: str, named: list[str]
+) -> None:
+    def some(model: str, n: int, judge: str, key: str, repeat: int) -> float | None:
+        return None if key == "scale_realism" else quality(model, n, judge, key, repeat)
+
+    spec = Spec(rubrics=("quality", "preservation"))
+    store = made(tmp_path / "s.db", spec, some)
+    ratings = rated(tmp_path / "r.csv")
+    words = ("--store", store, "--map-factor", f"alignment={factor}")
+    done = call("agree", "r", "--ratings", ratings, *words)
+    assert (done.code, done.out) == (1, "")
+    check_error(done.error, "no_scores", factor, *named)
+    call("ratings", "import", ratings, "--store", store)
+    reported = call("report", "r", *words, "-o", tmp_path / "r.html")
+    assert reported.code == 1
+    check_error(reported.error, "no_scores", factor)
+
+
 def test_a_judge_of_some_items_is_read_beside_people_on_those(
     call: Call, tmp_path: Path
 ) -> None:

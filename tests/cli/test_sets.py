@@ -129,6 +129,18 @@ def test_an_imported_set_runs_and_its_scores_are_those_of_the_formula(
     assert scores["d"]["overall"] == 5.0
 
 
+def test_a_run_of_a_set_ends_with_the_set_s_scores_by_model(store: Path) -> None:
+    folder = store.parent
+    done = editjudge(
+        *("run", folder / "edits.jsonl", "--rubric", folder / "ours.yaml", "-q"),
+        *("--judge", f"replay:{folder / 'replies.jsonl'}", "--name", "r"),
+        *("--store", store, "--max-failures", "1"),
+    )
+    assert done.code == 0, done.err
+    # Of m0, a has 6 and c none; of m1, b and d have a score.
+    assert shows(done.out, "PQ.natural", "overall m0 1/2 1 3..8 6 6 m1 2/2")
+
+
 def test_every_verb_knows_a_set_s_scores_by_name(store: Path) -> None:
     report = editjudge("report", "r", "--store", store, "--format", "json", "--json")
     cells = [cell for cell in report.json["aggregates"] if cell["factor"] == "overall"]

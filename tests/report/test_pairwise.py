@@ -160,3 +160,18 @@ def test_a_run_of_pairs_has_no_scores_to_map(store: Path, tmp_path: Path) -> Non
     done = editjudge("report", "p", "--store", store, *words)
     assert done.code == 2
     check_error(done.error, "no_scores", "--map-factor")
+
+
+def test_a_run_of_pairs_ends_with_the_win_rates_of_its_report(
+    store: Path, tmp_path: Path
+) -> None:
+    words = ("run", tmp_path / "pairs.jsonl", "--rubric", "preference", "--name", "p")
+    judge = f"replay:{tmp_path}/replies.jsonl"
+    done = editjudge(
+        *words, "--judge", judge, "--store", store, "--max-failures", "1", "-q"
+    )
+    assert done.code == 0, done.err
+    (strengths,) = [
+        part for part in report(store).out.split("\n\n") if "win rate" in part
+    ]
+    assert strengths.strip() in done.out
