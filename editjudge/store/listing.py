@@ -38,6 +38,7 @@ from editjudge.store.schema import (
     tasks,
     upsert,
 )
+from editjudge.store.scores import pair_answers, ranking_factor
 from editjudge.store.store import ITEM_COLUMNS, Store
 
 DISPUTED = 1 / 3
@@ -51,6 +52,11 @@ _SPREAD = "spread"
 _CONTRADICTED = "contradicted"
 _STATUS = "status:"
 _VIOLATION = "violation:"
+_MODEL = "model:"
+"""Prefix of the fact that a model made one of the outputs of a pair."""
+_WINNER = "winner:"
+"""Prefix of the fact that a judge prefers this model's output of a pair."""
+_FLIPPED = "flipped"
 _QUICK = 0.5
 """Number of seconds. A list that is filled faster than this is filled again after every new judgement."""
 _SHARE = 20
@@ -150,6 +156,10 @@ class ListFilter:
     tag: str = ""
     contradicted: str = ""
     disputed: str = ""
+    winner: str = ""
+    """Model whose output of a pair a judge prefers."""
+    flipped: str = ""
+    """Set for pairs whose verdict changed with the order of the outputs."""
     q: str = ""
     sort: str = ""
     """Column id, `model`, `edit_type`, `spread` or `position`. A leading minus sorts in descending order."""
@@ -168,6 +178,8 @@ class Choices:
     edit_types: list[str]
     violations: list[str]
     tags: list[str]
+    winners: list[str]
+    """Models whose output a judge prefers in some pair."""
 
 
 class Neighbours(NamedTuple):
@@ -319,16 +331,23 @@ def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
     now = time.time()
     fact = {"run_id": run.id, "judge": judge, "rubric": "", "mean": 1, "low": 1, "high": 1}  # fmt: skip
     violations = list(_violations(store, run, judge))
-    marks = [*violations, *((_CONTRADICTED, n) for n in _contradicted(store, run))]
+    verdicts = list(_verdicts(store, run, judge))
+    contradicted = ((_CONTRADICTED, n) for n in _contradicted(store, run))
+    marks = [*violations, *verdicts, *contradicted]
     rows = [
         {**fact, "factor": name, "position": position}
         for name, position in dict.fromkeys(marks)
     ]
     labels = sa.select(items.c.model, items.c.edit_type).distinct()
     pairs = store._read(labels.where(items.c.run_id == run.id))
+    compared, winners = (
+        {name.removeprefix(kind) for name, _ in verdicts if name.startswith(kind)}
+        for kind in (_MODEL, _WINNER)
+    )
     choices = {
-        "models": sorted({model or "" for model, _ in pairs}),
+        "models": sorted({model or "" for model, _ in pairs} | compared),
         "edit_types": sorted({edit_type or "" for _, edit_type in pairs}),
+        "winners": sorted(winners),
         "violations": sorted({name.removeprefix(_VIOLATION) for name, _ in violations}),
     }
     of_list = _of_list(run, judge)
@@ -366,9 +385,11 @@ def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
 def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
     fills = edit_score_fills.c
     latest = sa.select(sa.func.max(runs.c.updated)).scalar_subquery()
-    query = sa.select(fills.filled, fills.seconds, fills.stale, latest)
+    query = sa.select(fills.filled, fills.seconds, fills.stale, fills.choices, latest)
     query = query.where(fills.run_id == run.id, fills.judge == judge)
-    for filled, seconds, stale, updated in store._read(query):
+    for filled, seconds, stale, choices, updated in store._read(query):
+        if "winners" not in choices:  # filled by an earlier version
+            return False
         # Another run over the same edits may have measured evidence that contradicts this run.
         if not stale and updated < filled:
             return True
@@ -478,6 +499,32 @@ def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str,
     for violations, position in store.stream(query):
         for remark in violations:
             yield _VIOLATION + remark["code"], position
+
+
+def _verdicts(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str, int]]:
+    """Yield the models of each pair, the model that a judge prefers, and whether the verdict flipped."""
+    pairs = pair_answers(store, run)
+    if not pairs:
+        return
+    query = sa.select(items.c.item, items.c.position, items.c.metadata)
+    origins = {
+        item: (position, metadata)
+        for item, position, metadata in store._read(
+            query.where(items.c.run_id == run.id)
+        )
+    }
+    for pair in pairs:
+        if judge and judge not in (pair.judge, pair.judge.rpartition("@")[0]):
+            continue
+        position, metadata = origins[pair.item]
+        models = {side: str(metadata.get(f"model_{side}") or "") for side in "ab"}
+        for model in filter(None, models.values()):
+            yield _MODEL + model, position
+        decision = pair.decision(ranking_factor([pair]))
+        if decision.verdict in models:
+            yield _WINNER + models[decision.verdict], position
+        if decision.flipped:
+            yield _FLIPPED, position
 
 
 def _contradicted(store: Store, run: RunRecord) -> Iterator[int]:
@@ -596,7 +643,8 @@ class EditList:
         wanted = self._wanted
         conditions: list[sa.ColumnElement[bool]] = [items.c.run_id == self._run.id]
         if wanted.model:
-            conditions.append(items.c.model == wanted.model)
+            is_of_model = items.c.model == wanted.model
+            conditions.append(sa.or_(is_of_model, self._has(_MODEL + wanted.model)))
         if wanted.edit_type:
             conditions.append(items.c.edit_type == wanted.edit_type)
         if self._models:
@@ -605,10 +653,15 @@ class EditList:
             conditions.append(self._has(*(_STATUS + status for status in FAILED)))
         elif wanted.status:
             conditions.append(self._has(_STATUS + wanted.status))
-        if wanted.violation:
-            conditions.append(self._has(_VIOLATION + wanted.violation))
-        if wanted.contradicted:
-            conditions.append(self._has(_CONTRADICTED))
+        marks = {
+            _VIOLATION + wanted.violation: wanted.violation,
+            _WINNER + wanted.winner: wanted.winner,
+            _CONTRADICTED: wanted.contradicted,
+            _FLIPPED: wanted.flipped,
+        }
+        conditions += [
+            self._has(name) for name, is_wanted in marks.items() if is_wanted
+        ]
         if wanted.disputed:
             disputed = self._marked(edit_scores.c.rubric == "", _IS_DISPUTED)
             conditions.append(items.c.position.in_(disputed))

@@ -11,7 +11,14 @@ from editjudge.judgement import DONE, STATUSES
 from editjudge.report.contradictions import checked_verdicts
 from editjudge.running.sums import OVERALL, run_sums
 from editjudge.store import listing
-from editjudge.store.listing import Choices, Columns, EditList, EditSummary, Neighbours
+from editjudge.store.listing import (
+    Choices,
+    Columns,
+    EditList,
+    EditSummary,
+    FactorColumn,
+    Neighbours,
+)
 from editjudge.store.ratings import Annotation, annotations_of
 from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.store import Store
@@ -117,6 +124,24 @@ class Page:
     total: int
     """Number of edits that match the query."""
     listing: Choices
+
+    @property
+    def factors(self) -> list[tuple[int, FactorColumn]]:
+        """Columns with a score on this page, each with its index in a row; all of them if the page has no score."""
+        numbered = list(enumerate(self.columns.factors))
+        return [
+            (number, column)
+            for number, column in numbered
+            if any(not math.isnan(row.scores[number]) for row in self.rows)
+        ] or numbered
+
+    @property
+    def overall(self) -> bool:
+        return any(row.scored_overall for row in self.rows)
+
+    @property
+    def spread(self) -> bool:
+        return any(row.spread for row in self.rows)
 
 
 class Browser:

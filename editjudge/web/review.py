@@ -248,7 +248,7 @@ class _Pages:
             query=query,
             page=page,
             last=max(1, -(-page.total // size)),
-            rubrics=Counter(column.rubric for column in page.columns.factors),
+            rubrics=Counter(column.rubric for _, column in page.factors),
             statuses=ALL_STATUSES,
             judges=run.spec.get("judges", []),
             done=DONE,

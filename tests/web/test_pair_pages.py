@@ -262,3 +262,23 @@ def test_a_pairs_page_shows_both_outputs_the_verdict_and_each_order(
         and "produced no image" not in text
     )
     assert "B as its A" in text
+
+
+def test_pairs_are_filtered_by_model_winner_and_flips(served: Served) -> None:
+    items = {item.item: item.metadata for item in served.store.items(1)}
+
+    def listed(query: str) -> set[str]:
+        text = served.client.get(f"{served.url}/runs/1/export.jsonl?{query}").text
+        return {json.loads(row)["item"] for row in text.splitlines()}
+
+    of_cat = {
+        n for n, row in items.items() if "cat" in (row["model_a"], row["model_b"])
+    }
+    assert listed("model=cat") == of_cat and 0 < len(of_cat) < len(items)
+    flipped, failed = list(items)[:2]
+    assert listed("flipped=1") == {flipped}
+    of_ann = {
+        n for n, row in items.items() if "ann" in (row["model_a"], row["model_b"])
+    }
+    assert listed("winner=ann") == of_ann - {flipped, failed}
+    assert listed("winner=cat") == set()

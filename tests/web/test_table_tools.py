@@ -83,11 +83,11 @@ def test_a_view_is_an_address_and_is_not_saved(page: Page, sample: Served) -> No
     page.locator("select[name=sort]").select_option("-position")
     expect(page).to_have_url(f"{sample.url}/runs/1?model=quill-xl&sort=-position")
     expect(page.locator(".edits tbody tr")).to_have_count(6)
-    rows = page.locator(".edits tbody th a").all_inner_texts()
+    rows = page.locator(".edits tbody th .id").all_inner_texts()
     page.goto("about:blank")
     page.goto(f"{sample.url}/runs/1?model=quill-xl&sort=-position")
     assert (
-        page.locator(".edits tbody th a").all_inner_texts()
+        page.locator(".edits tbody th .id").all_inner_texts()
         == rows
         == [f"quill-xl/{n}" for n in (5, 4, 3, 2, 1, 0)]
     )
