@@ -127,10 +127,10 @@ def _imported(
 @run_option("--run", help="Only those of this run's edits.")
 @store_option
 def export(file: Path, run: str | None) -> VerbReply:
-    """Write every rating of the store as CSV.
+    """Write every rating in the store as CSV.
 
-    The columns are item, rater, factor and score. If one id belongs to several edits, or was rated by several rubrics,
-    the columns content and rubric tell them apart. Pairs have a column choice.
+    The columns are item, rater, factor and score. If one id belongs to several edits, or was rated with several
+    rubrics, the columns content and rubric distinguish them. Pairs also have the column choice.
 
     With --run: writes only ratings of that run's edits, with their ids in the run.
     """

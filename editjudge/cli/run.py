@@ -335,7 +335,7 @@ def watched(
 
 
 def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
-    """At the first Ctrl-C, start no more tasks. At the second, cancel the running ones, even if the run was already
+    """Start no more tasks at the first Ctrl-C. Cancel the running ones at the second, even if the run was already
     stopping."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

@@ -33,7 +33,7 @@ SPEC = "spec"
 """Slice that contains the judge's name without the `@RUBRIC` that may follow it."""
 
 Of = Literal["scores", "expected"]
-"""Which values statistics use: the scores that judges wrote, or expected scores from token probabilities."""
+"""Values that statistics use: the scores that judges wrote, or expected scores from token probabilities."""
 
 _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",

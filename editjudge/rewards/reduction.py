@@ -48,8 +48,8 @@ INSTRUCTION_NOT_JUDGED = Remark(
     "images, or name the rubrics that the reward is about",
 )
 Use = Literal["scores", "expected"]
-"""Which scores to use: written scores, or expected scores if the judge gave them (from token probabilities, or before
-rounding)."""
+"""Scores that a reward uses: written scores, or expected scores if the judge gave them (from token probabilities, or
+before rounding)."""
 
 
 class Reduced(NamedTuple):
@@ -58,7 +58,7 @@ class Reduced(NamedTuple):
     reward: float | None
     status: str = "ok"
     reason: Remark | None = None
-    """None if the judge abstained; its reasons are then in the judgement."""
+    """Reason why there is no reward. It is None if the judge abstained, since its reasons are in the judgement."""
     rubric: str = "-"
     """Rubric to which the reason applies."""
 

@@ -290,7 +290,8 @@ def _with_group_means(
     rewards: Sequence[Reward],
     earlier: Mapping[str, Sequence[float]],
 ) -> list[Reward]:
-    """Replace each missing reward by the mean of its group, marked as imputed. Raise `NoReward` if a group has no rewards."""
+    """Replace each missing reward with the mean of its group, marked as imputed. Raise `NoReward` if a group has no
+    rewards."""
     groups = [edit.group_name for edit in edits]
     values = {group: list(earlier.get(group, ())) for group in groups}
     for group, reward in zip(groups, rewards, strict=True):

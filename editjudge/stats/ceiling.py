@@ -263,7 +263,7 @@ class _Drawable:
 
 
 def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
-    """Return Spearman and Kendall's tau-b of joint tables (draws x levels x levels)."""
+    """Return Spearman's rho and Kendall's tau-b for joint tables (draws x levels x levels)."""
     x = tables.sum(2)
     y = tables.sum(1)
     n = tables.sum((1, 2))

@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a figure is missing or limited, as a code and figures. `report.words` turns it into a sentence."""
+    """The reason why a figure is missing or limited, as a code and figures. `report.words` turns it into a sentence."""
 
     code: str
     figures: tuple[tuple[str, object], ...] = ()

@@ -148,8 +148,8 @@ def _by_words(
     justifications: Mapping[str, str],
     evidence: Mapping[str, Any],
 ) -> Iterator[Contradiction]:
-    """Yield contradictions with reasons that say that nothing in the entire image changed. "No change was made to the
-    car" is not such a reason."""
+    """Yield a contradiction for each reason that wrongly says that nothing in the image changed. A reason such as "No
+    change was made to the car" does not count."""
     changed = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
     for factor in DONE:
         if changed < _MUCH or shares.get(factor) != 0:

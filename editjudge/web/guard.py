@@ -220,7 +220,8 @@ def own_path(text: str) -> str:
 
 
 def _from_here(headers: Headers) -> bool:
-    """Whether the browser says that a request is same-origin. Programs do not send these headers, and have no cookie."""
+    """Whether the browser's headers say that a request is same-origin. Programs do not send such headers, and have no
+    cookie."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none")
     if (origin := headers.get("origin")) is not None:

@@ -58,7 +58,7 @@ _SHORT = 200
 """Length of the rim in pixels below which the seam is reduced. A shorter rim belongs to a small object, whose outline
 cannot be distinguished from a seam."""
 _USUAL = 0.6
-"""Which steps noise and texture explain: those up to this multiple of this quantile of the steps across the rim."""
+"""Limit of the steps that noise and texture explain: this multiple of this quantile of the steps across the rim."""
 
 
 def find_seam(scene: Scene, change: Change) -> dict[str, float]:

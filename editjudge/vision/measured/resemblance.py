@@ -325,8 +325,8 @@ def _may_repeat(plane: Array, n: int) -> bool:
 
 
 def _repetition(plane: Array, n: int) -> Iterator[tuple[float, float]]:
-    """For the vertical and then the horizontal direction, yield the energy of the detail, and how much of it repeats
-    with a shift of 1/n of the side."""
+    """Yield the energy of the detail, and how much of it repeats with a shift of 1/n of the side, first vertically and
+    then horizontally."""
     side = len(plane)
     # Slow changes are removed: a horizon correlates with itself everywhere without repeating.
     border = cv2.BORDER_REPLICATE
@@ -356,7 +356,8 @@ def enlarged_part(before: Array, edited: Array) -> str | None:
 
 
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
-    """Return a description if the output may be another image, or None. Also return whether this is certain."""
+    """Return a description of the fault if the output may be another image, else None. Also return whether this is
+    certain."""
     images = (before, edited)
     # colours on a grid of 8 x 8, and the share of quantised colours (six steps per channel) that both images have
     a, b = (area(to_lab(area(image, (64, 64))), (8, 8)) for image in images)

@@ -84,11 +84,12 @@ def share_kept(likeness: Array, inside: Array) -> float:
 def trust(
     same: float, kept_in_light: float, lost_outside: float, share: float
 ) -> dict[str, float]:
-    """Return how far measures that compare an object with itself count against an edit, from 0 to 1, or NaN if unknown.
+    """Return weights, from 0 to 1, for measures that compare an object with itself, or NaN if unknown. With a low
+    weight, a difference hardly counts against the edit.
 
     A mere defect leaves nine tenths of an object as it was, and everything around it. But three of four rated edits
-    redraw the object, leaving less than seven tenths, and many redraw the entire image. In these, a difference means
-    another drawing and not a fault.
+    redraw the object, leaving less than seven tenths, and many redraw the entire image. In such edits, a difference
+    means another drawing and not a fault.
     """
     edit, light = (
         float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (same, kept_in_light)
