@@ -49,9 +49,9 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
     A judge over HTTP is ready if its key is set and its address accepts a connection. Nothing is sent: keys are neither
     shown nor tried.
 
-    With --server: tests an OpenAI-compatible server with about twenty short requests. Reports how many images it
-    takes and in which formats, whether it enforces a JSON schema, whether it returns logprobs, its limits, and its
-    replies to invalid requests, and names the option of `run` with which it enforces a schema, if it needs one.
+    With --server: tests an OpenAI-compatible server with about twenty short requests. Reports how many images it takes
+    and in which formats, whether it enforces a JSON schema, whether it returns logprobs, its limits, and its replies to
+    invalid requests. Also names the option of `run` with which it enforces a schema, if it needs one.
     """
     if server is not None:
         from editjudge.judges.server_check import check_server

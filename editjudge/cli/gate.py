@@ -115,7 +115,7 @@ def command(
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
     A check passes if its whole confidence interval is on the right side of the threshold (one-sided at --alpha, since
-    every check has to pass), and fails if the interval is on the wrong side (at --alpha divided by the number of
+    every check has to pass). It fails if the interval is on the wrong side (at --alpha divided by the number of
     checks). Otherwise it is inconclusive, and --if-unsure sets the exit code. A run with the same stored answers as its
     baseline passes. If lower scores are better (reports mark such factors), the threshold is an upper limit, and a rise
     counts as a drop.

@@ -37,7 +37,7 @@ from editjudge.vision.measured.structure import (
 
 _RIM = 256
 """Longest side at which the rim is measured, in lightness only. At this size, an image of 256 pixels shows as much as a
-larger one, and a file with colour at half the resolution, as in most JPEGs, shows as much as any other."""
+larger one. In lightness, a JPEG that stores colour at half the resolution shows as much as any other file."""
 _REACH = 8
 """Number of pixels examined on both sides of the rim, since the region is known only to within a few pixels."""
 _ALONG = 5
