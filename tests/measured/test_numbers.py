@@ -117,7 +117,7 @@ def test_the_shape_of_a_generalised_gaussian_is_found_again(shape: float) -> Non
 
 @given(st.text("abc", min_size=1, max_size=5), st.text("abc", max_size=6))
 @settings(max_examples=60, deadline=None)
-def test_the_distance_of_texts_is_the_least_over_all_parts_of_the_second(
+def test_the_distance_of_texts_is_the_least_number_of_changes(
     wanted: str, text: str
 ) -> None:
     def edits(a: str, b: str) -> int:
@@ -129,8 +129,7 @@ def test_the_distance_of_texts_is_the_least_over_all_parts_of_the_second(
             edits(a[1:], b[1:]) + (a[0] != b[0]),
         )
 
-    parts = {text[i:j] for i in range(len(text) + 1) for j in range(i, len(text) + 1)}
-    assert edit_distance(wanted, text) == min(edits(wanted, part) for part in parts)
+    assert edit_distance(wanted, text) == edits(wanted, text)
 
 
 def test_local_structure_is_the_local_correlation_of_lightness() -> None:
