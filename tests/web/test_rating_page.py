@@ -259,3 +259,26 @@ def test_the_page_fits(
         assert opened.evaluate("document.documentElement.scrollWidth") <= width
     finally:
         context.close()
+
+
+def test_on_a_phone_next_is_at_the_bottom_and_reasons_are_folded(
+    rated: Served, page: Page, chromium: Browser
+) -> None:
+    study = set_up(page, rated.url, "phone")
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True
+    )
+    try:
+        phone = context.new_page()
+        begin(phone, rated.url, study, "Pia")
+        expect(phone.get_by_text("You rate 20 edits, with 3 questions")).to_be_visible()
+        for end in ("0", "document.body.scrollHeight"):
+            phone.evaluate(f"scrollTo(0, {end})")
+            box = phone.locator("#next").bounding_box()
+            assert box and 700 < box["y"] < 800 - box["height"] + 1
+        expect(phone.locator("textarea").first).to_be_hidden()
+        expect(phone.locator("kbd").first).to_be_hidden()
+        phone.get_by_text("Add a reason").first.click()
+        expect(phone.locator("textarea").first).to_be_visible()
+    finally:
+        context.close()

@@ -28,6 +28,7 @@ function nearer() {
 }
 
 function cut() {
+  pair.style.setProperty("--cut", `${wipe.value}%`);
   if (over) over.style.clipPath = pair.classList.contains("wiping") ? `inset(0 0 0 ${wipe.value}%)` : "";
 }
 

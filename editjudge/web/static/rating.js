@@ -16,10 +16,10 @@ let sending = Promise.resolve();
 
 document.getElementById("save").hidden = true; // needed where scripts do not run
 
-function turnTo(index) {
+function turnTo(index, scroll = true) {
   current = Math.min(questions.length - 1, Math.max(0, index));
   for (const [n, question] of questions.entries()) question.classList.toggle("current", n === current);
-  questions[current].scrollIntoView({ block: "nearest" });
+  if (scroll) questions[current].scrollIntoView({ block: "nearest" });
 }
 
 function answered(question) {
@@ -48,7 +48,7 @@ function keep(question) {
 }
 
 for (const [index, question] of questions.entries()) {
-  question.addEventListener("focusin", () => turnTo(index));
+  question.addEventListener("focusin", () => turnTo(index, false)); // scrolling would move a button from under the finger
   question.addEventListener("change", (event) => {
     keep(question);
     if (event.target.type === "radio") turnTo(index + 1);
@@ -74,6 +74,12 @@ async function next() {
   }
 }
 
+function reason() {
+  const field = questions[current].querySelector("textarea");
+  field.closest("details").open = true;
+  field.focus();
+}
+
 function blinking() {
   const on = blink.getAttribute("aria-pressed") !== "true";
   blink.setAttribute("aria-pressed", String(on));
@@ -95,10 +101,10 @@ keys([
   [["c"], "can’t tell", () => choose("")],
   [["ArrowDown", "j"], "next question", () => turnTo(current + 1)],
   [["ArrowUp", "k"], "previous question", () => turnTo(current - 1)],
-  [["r"], "write a reason (Escape leaves it)", () => questions[current].querySelector("textarea").focus()],
+  [["r"], "write a reason (Escape leaves it)", reason],
   [["b"], "blink between the images", blinking],
   [["Enter", "n"], "next edit", next],
   [["p"], "previous edit", follow("previous")],
 ]);
 const first = questions.findIndex((question) => !answered(question));
-turnTo(first < 0 ? 0 : first);
+turnTo(Math.max(0, first), first > 0);
