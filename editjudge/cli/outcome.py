@@ -277,6 +277,12 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
             f"tokens in and {estimate.output_tokens:,} out, {_price(estimate.price, estimate.interval.get('price'))}"
             f"{hint} (list prices of {estimate.as_of})"
         )
+        if estimate.thinking_tokens:
+            each = estimate.thinking_tokens // estimate.calls
+            yield (
+                f"  {estimate.thinking_tokens:,} of the tokens out are thinking: assumed {each:,} a question, not "
+                "measured; --reasoning-effort changes it"
+            )
         if estimate.batch_price:
             interval = estimate.interval.get("batch_price")
             yield f"  by --batch {_price(estimate.batch_price, interval)}"

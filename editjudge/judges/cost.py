@@ -202,6 +202,28 @@ def answer_tokens(rubric: Rubric) -> int:
     return 30 + sections + len(rubric.factors) * (20 + math.ceil(1.5 * length))
 
 
+_DEFAULT_EFFORTS = {
+    r"(openai|azure)/(o\d|gpt-5(-|$))": "medium",
+    r"google/gemini-2\.5-(pro|flash)(?!-lite)": "medium",
+    r"google/gemini-3(\.1)?-(pro|flash)(?!-lite)": "high",
+}
+"""Models that think unless told otherwise, and their default effort as the vendors document it. OpenAI's models from
+gpt-5.1 on have the default none; Gemini 2.5 chooses for itself, which is taken for medium."""
+_THINKING_TOKENS = {"none": 0, "minimal": 256, "low": 256, "medium": 2_048}
+_MOST_THINKING = 6_144
+"""Assumed tokens of thinking about a question, by effort and for any higher one: a quarter of the budgets that Google
+publishes for these efforts (1,024, 8,192 and 24,576). No model was measured."""
+
+
+def thinking_tokens(spec: str, options: Options) -> int:
+    """Return the assumed tokens of a model's thinking about a question, which are billed as output."""
+    effort = options.reasoning_effort
+    if effort is None:
+        defaults = (e for p, e in _DEFAULT_EFFORTS.items() if re.match(p, spec))
+        effort = next(defaults, "none")
+    return _THINKING_TOKENS.get(effort, _MOST_THINKING)
+
+
 # --- budget ---------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_OUTPUT = 16_384

@@ -20,7 +20,13 @@ from editjudge import manifest
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.judgement import DONE, Judgement, Usage
-from editjudge.judges.cost import answer_tokens, price_of, prices, question_tokens
+from editjudge.judges.cost import (
+    answer_tokens,
+    price_of,
+    prices,
+    question_tokens,
+    thinking_tokens,
+)
 from editjudge.judges.judge import Judge, Options, Work, is_local
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache
@@ -51,6 +57,8 @@ class Estimate:
     images: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    thinking_tokens: int = 0
+    """Assumed tokens of thinking, which are part of the output tokens."""
     price: float | None = None
     """Cost in US dollars; None if it is unknown."""
     batch_price: float | None = None
@@ -71,17 +79,19 @@ class Estimate:
         estimate = cls(judge, as_of=listed.as_of)
         estimate.price = None if price is None else 0.0
         estimate.batch_price = None if batch_price is None else 0.0
+        thinking = thinking_tokens(judge, options)
         for work in works:
             if work.problem or is_local(judge):
                 continue
             sizes = [work.sizes[role] for role in work.images]
             characters = len(str(work.question()))
             question = question_tokens(judge.partition("/")[0], sizes, characters)
-            usage = Usage(question, answer_tokens(work.rubric))
+            usage = Usage(question, answer_tokens(work.rubric) + thinking)
             estimate.calls += 1
             estimate.images += len(work.images)
             estimate.input_tokens += question
             estimate.output_tokens += usage.output_tokens or 0
+            estimate.thinking_tokens += thinking
             if price and estimate.price is not None:
                 estimate.price += price.of(usage) or 0.0
             if batch_price and estimate.batch_price is not None:
@@ -219,7 +229,15 @@ def _answer(store: Store | None, work: Work) -> Judgement:
     )
 
 
-_SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_price")
+_SUMS = (
+    "calls",
+    "images",
+    "input_tokens",
+    "output_tokens",
+    "thinking_tokens",
+    "price",
+    "batch_price",
+)
 
 
 def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:

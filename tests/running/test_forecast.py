@@ -338,3 +338,32 @@ def test_a_dry_run_adds_up_its_judges(tmp_path: Path, store: Path) -> None:
         parts = [judge[name] for judge in document["judges"]]
         assert document["total"][name] == pytest.approx(sum(parts)) and min(parts) > 0
     assert (unknown["total"]["calls"], unknown["total"]["price"]) == (36, None)
+
+
+@pytest.mark.parametrize(
+    ("judge", "effort", "each"),
+    [
+        ("openai/gpt-4.1", None, 0),
+        ("openai/gpt-5-mini", None, 2_048),
+        ("openai/gpt-5-mini", "low", 256),
+        ("openai/gpt-5.1", None, 0),
+        ("openai/gpt-5.1", "high", 6_144),
+        ("openai/o4-mini", "none", 0),
+        ("google/gemini-2.5-flash", None, 2_048),
+        ("google/gemini-2.5-flash-lite", None, 0),
+        ("google/gemini-3.1-pro-preview", None, 6_144),
+    ],
+)
+def test_a_dry_run_counts_the_thinking_of_models_that_think(
+    tmp_path: Path, store: Path, judge: str, effort: str | None, each: int
+) -> None:
+    manifest = edits(tmp_path, 2)
+    words = ("--reasoning-effort", effort) if effort else ()
+    typed = ("run", manifest, "--judge", judge, "--dry-run", "--store", store, "--json")
+    (thinking,) = editjudge(*typed, *words).json["judges"]
+    (plain,) = editjudge(*typed, "--reasoning-effort", "none").json["judges"]
+    tokens = each * plain["calls"]
+    assert plain["calls"] > 0 and plain["thinking_tokens"] == 0
+    assert thinking["thinking_tokens"] == tokens
+    assert thinking["output_tokens"] == plain["output_tokens"] + tokens
+    assert (thinking["price"] > plain["price"]) == bool(each)
