@@ -42,7 +42,20 @@ _SHORTEST = 16
 _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
 
-@verb(note=SEE_RUN, example="editjudge serve --store editjudge.db")
+_HELP = {
+    "Main options": "--store --create --host --port --token --judge --rubric --budget",
+    "Rewards": "--formula --weight --use --judge-for --degenerate --dialect --fresh",
+    "Access": "--service-token --allow",
+    "Requests to judges": "--concurrency --base-url -J",
+}
+"""Options by what they are about, the commonest first. `--formula` is the last spelling of `--score`."""
+
+
+@verb(
+    note=SEE_RUN,
+    example="editjudge serve --store editjudge.db",
+    groups=_HELP,
+)
 @store_option
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on."

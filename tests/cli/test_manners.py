@@ -672,3 +672,18 @@ def test_completing_a_run_reads_the_store_without_the_library_for_it(
 
 def test_the_list_of_verbs_is_in_order() -> None:
     assert list(VERBS) == sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", ["run", "serve"])
+def test_help_in_groups_lists_every_option_once_with_the_main_ones_first(
+    call: Call, verb: str
+) -> None:
+    text = call(verb, "--help").out
+    headings = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+    listed = re.findall(
+        r"^  (?:-\w, )?(--?[\w-]+)", text.partition(":\n")[2], re.MULTILINE
+    )
+    assert headings[0] == "Main options" and headings[-1] == "Other options"
+    assert len(headings) > 3 and len(listed) == len({*listed}) > 15
+    main = text.partition("Main options:")[2].partition(f"{headings[1]}:")[0]
+    assert "--store" in main and "--judge" in main and "--json" not in main
