@@ -719,11 +719,12 @@ def run(*manifest: Any, **arguments: Any) -> Run:
 
     `rubrics` and `judges`: one name or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a
     SQLite file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models`: judge only the edits of
-    these models. `limit`: judge only this many of the remaining edits. `primary`: scores that comparisons are about.
-    `columns`: names of the manifest's columns if they differ, such as `{"input": "source"}`. `repeats`: judgements of
-    each edit and rubric. `fuse`: ask all rubrics of a set in one call. `budget`: stop before spending more US
-    dollars. `allow_outside`: allow images outside the manifest's folder. `allow_urls`: fetch http(s) addresses.
-    `progress`: show a progress bar; by default in notebooks and terminals. The other options are those of `judge`.
+    these models. `limit`: judge only this many of the remaining edits. `primary`: scores that are corrected together
+    for multiple comparisons. `columns`: names of the manifest's columns if they differ, such as `{"input": "source"}`.
+    `repeats`: judgements of each edit and rubric. `fuse`: ask all rubrics of a set in one call. `budget`: maximum cost
+    in US dollars; the run stops before exceeding it. `allow_outside`: allow images outside the manifest's folder.
+    `allow_urls`: fetch http(s) addresses. `progress`: show a progress bar; by default in notebooks and terminals. The
+    other options are those of `judge`.
 
     A failed edit has a row with its status. Raises `InputError` for an invalid manifest, rubric, judge or option,
     before the store is created. Raises `WorldError` if a judge is down or refuses the key, or the store cannot be

@@ -292,7 +292,7 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
 
 
 def vote_of(value: object) -> str | None:
-    """Return the vote A, B or tie for one of its spellings, or None for any other value."""
+    """Normalise any accepted spelling of a vote to A, B or tie. Return None for any other value."""
     return VOTES.get(value.strip().casefold()) if isinstance(value, str) else None
 
 

@@ -172,7 +172,9 @@ def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
 def redacted_options(
     extra: Mapping[str, object], environ: Mapping[str, str] = os.environ
 ) -> dict[str, object]:
-    """Return further request parameters for storage. Secrets, which are recognised by name and by value, are hidden."""
+    """Return extra request parameters in a form that is safe to store: secrets, recognised by name or by value, are
+    redacted.
+    """
     secrets = environment_secrets(environ)
 
     def redacted(leaf: object, hidden: bool) -> object:

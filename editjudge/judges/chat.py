@@ -190,8 +190,8 @@ class _PendingTask:
 
 
 def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
-    """Return one reply's share of a request's tokens. Servers do not count tokens for each reply, so the first reply
-    gets all the input and the remainder of the output.
+    """Return one reply's share of a request's tokens. Servers do not report tokens for each reply, so the output is
+    divided evenly. The first reply also gets all the input and the remainder of the division.
     """
 
     def full(count: int | None) -> int | None:

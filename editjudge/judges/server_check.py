@@ -1,7 +1,7 @@
-"""Check of a server's capabilities in the chat format. It sends test questions for about ten seconds.
+"""Checks of what a chat-format server can do, made by sending test questions for about ten seconds.
 
-The result of a check that could not be made is None, and the errors contain the reason. None never means that nothing
-is wrong.
+A check that could not be carried out has the result None, and the errors say why. None never means that the check
+passed.
 """
 
 from __future__ import annotations
@@ -409,7 +409,7 @@ class _Examiner:
         return None
 
     async def _provoke(self, context: int | None) -> None:
-        """Record the server's errors for questions that are invalid on purpose."""
+        """Send deliberately invalid questions and record the server's errors."""
         broken = EncodedImage(
             "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is not an image")
         )

@@ -80,7 +80,7 @@ class EncodedImage:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of the data in hexadecimal. It identifies an image in keys."""
+    """Return the SHA-256 of the data in hexadecimal, which identifies an image in keys."""
     return hashlib.sha256(data).hexdigest()
 
 

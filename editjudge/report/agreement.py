@@ -520,7 +520,7 @@ def _at_ends(of: str) -> dict[str, str]:
 
 
 def _errors(by_judge: ByJudge[JudgeAgreement]) -> list[Table]:
-    """Return the table of errors, for judges that use the same scale as people."""
+    """Return the table of each judge's error against human ratings, for judges that use the same scale as the raters."""
     rows: list[dict[str, Cell]] = []
     reasons: dict[str, list[str]] = {}
     for factor, judge, result in _cells(by_judge):

@@ -211,7 +211,7 @@ class Histograms(_Grid):
         return super().columns[:SERIES]
 
     def largest(self, row: str) -> float:
-        """Return the largest share that a single score has in a row, which is the top of the axis."""
+        """Return the largest share of any single score in a row. It sets the top of the axis."""
         shares = [
             n / sum(counts.values())
             for (name, _), counts in self.cells.items()

@@ -192,11 +192,11 @@ def _spread(run: RunData, value: Floats) -> Floats:
 
 
 def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
-    """Return the level of each edit (the mean of its values), and the judges and factors it is computed from. Only
-    edits that have the same factors as most edits are included.
+    """Return the level of each edit (its mean score), and the judges and factors that the mean is taken over. Only
+    edits scored on the most common set of factors have a level.
 
-    Means over different factors are not comparable. So an edit with a score on an additional factor, such as a proven
-    alignment of 1, is not ranked. Computed figures are ignored, since the smallest change is not the best edit.
+    Means over different factors are not comparable, so an edit with an extra score, such as an alignment that is proven
+    to be 1, is not ranked. Computed metrics are ignored, because the smallest change is not necessarily the best edit.
     """
     scores = run.scores
     good = np.isfinite(value) & ~scores.factor.among(run.computed)

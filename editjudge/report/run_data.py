@@ -179,7 +179,7 @@ class RunData:
         return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Return the numbers of checked and contradicted verdicts, grouped by the named fields of the counts."""
+        """Return the numbers of checked and of contradicted verdicts for each combination of the fields in `by`."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
         for count in self.contradictions.counts:
             key = tuple(getattr(count, name) for name in by)

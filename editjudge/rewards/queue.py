@@ -443,8 +443,8 @@ class JudgingQueue:
         batch: RequestBatch,
         look: Callable[[Edit, str], KnownImage | None],
     ) -> list[Work]:
-        """Return the questions about an edit. With `fresh`, they are further repeats, which have no answer in the store
-        yet."""
+        """Return the questions to ask about an edit. If the batch or the terms request fresh answers, the questions are
+        new repeats, which have no stored answer yet."""
         repeats = batch.samples
         while True:
             settings = QuestionSettings(rubrics, repeats)
@@ -666,8 +666,8 @@ async def _all(works: Iterable[Awaitable[object]]) -> None:
 
 
 def _circuit(spec: str) -> Circuit:
-    """Return a circuit breaker that never opens. None is needed, since each question is answered or counts as
-    unreachable after a few tries."""
+    """Return a circuit breaker that never opens. The queue does not need a real one, since each question is answered or
+    counts as unreachable after a few tries."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 

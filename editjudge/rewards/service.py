@@ -1,4 +1,4 @@
-"""HTTP routes for programs: `/v1/judge`, `/v1/reward`, `/healthz`, `/metrics`, `/openapi.json` and dialects."""
+"""HTTP API: `/v1/judge`, `/v1/reward`, `/healthz`, `/metrics`, `/openapi.json`, and the routes of trainers' dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rubric's contract, which is the rules for valid replies. `check` turns a reply into a `Verdict` or a `Failure`.
+"""A rubric's contract: the rules that a valid reply must follow. `check` turns a reply into a `Verdict` or a `Failure`.
 
 A verdict has every score, exactly as the reply states it. Nothing is repaired, rounded, guessed or chosen from two
 different answers. The codes of remarks do not change between releases.

@@ -170,7 +170,7 @@ def column_rows(
     values: Mapping[str, Sequence[object]] | None = None,
     elements: Mapping[Ref, Sequence[Sequence[object]]] | None = None,
 ) -> Rows:
-    """Return `n` edits whose values are arrays."""
+    """Return the rows of `n` edits, stored by column: each factor or value is an array with one entry for each edit."""
     return Rows(factors, values or {}, elements or {}, [None] * n, columns())
 
 
@@ -440,8 +440,8 @@ def _joint_code(
 
 
 def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
-    """Reduce many values to one. If the judge was not asked for any of them, there is no result, even if there are
-    constants.
+    """Reduce many values to one. If none of the factors among them was part of a question, there is no result, even if
+    other values are constants.
     """
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]

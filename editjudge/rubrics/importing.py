@@ -463,7 +463,9 @@ class _Importer:
         return sum(not given_score.fullmatch(content) for content in contents) > 1
 
     def _named(self, shape: ExampleShape) -> ExampleShape:
-        """Check the user's factors against the example, and name the scores of a list after them."""
+        """Check the user's factors against the example. If the example's scores are a list without names, name them
+        after these factors.
+        """
         named = self.hints.factors
         described = shape.described
         envelope = shape.answer.envelope

@@ -61,7 +61,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Formula:
-    """A named score of a set."""
+    """A named score that a rubric set defines by a formula over its factors."""
 
     name: str
     text: str

@@ -127,8 +127,8 @@ class _BatchSubmitter:
     # --- works ------------------------------------------------------------------------------------------------
 
     async def take(self, works: Sequence[Work]) -> None:
-        """Add tasks without a judgement. Some have been waiting for an answer since an earlier run. The others are
-        advanced to their next question.
+        """Add tasks that have no judgement yet. Tasks that have been waiting for an answer since an earlier run keep
+        waiting. The others advance to their next question.
         """
         keys = [work.task.key for work in works]
         waiting = await self._stored(stored_batches.awaited, keys)

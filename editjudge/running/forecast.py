@@ -259,8 +259,8 @@ def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
 def _seconds(
     estimate: Estimate, rates: RunOptions, latency: float | None
 ) -> float | None:
-    """Return the duration in seconds at the rate that is the bottleneck. Return None if there is neither a rate nor a
-    timed reply.
+    """Return the estimated duration in seconds, which the slowest limit determines. Return None if there is neither a
+    rate limit nor a measured latency.
     """
     tokens = estimate.input_tokens + estimate.output_tokens
     bounds = []

@@ -432,8 +432,8 @@ def _missing_text(edit: Edit, rubric: Rubric) -> QuestionProblem | None:
 
 
 class _QuestionImages:
-    """Images of an edit that several questions share, keyed by role. The rubric shows the first `needed` roles, and the
-    judge also uses the others.
+    """Images of an edit that several questions share, keyed by role. The rubric shows the first `needed` of them. The
+    others are used only by the judge.
     """
 
     def __init__(

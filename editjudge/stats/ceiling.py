@@ -121,7 +121,9 @@ def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Int
 
 
 def supported(names: Sequence[str], enough: float) -> list[str]:
-    """Return the names of the figures that may have an interval. `enough` is the effective number of groups."""
+    """Return the names of the statistics for which there are enough groups to compute an interval. `enough` is the
+    effective number of groups.
+    """
     if enough >= FEWEST_MOMENTS:
         return list(names)
     return [name for name in names if name in RANKS and enough >= FEWEST]
@@ -415,7 +417,7 @@ class FurtherRater:
 
 @dataclass(frozen=True)
 class Variant:
-    """Agreement among people after a change to the ratings."""
+    """Agreement among raters, computed on all ratings or on a modified set of them, such as centred ratings."""
 
     raters: int
     alpha_interval: float | None
@@ -621,7 +623,7 @@ class _RatingSums:
 
     @classmethod
     def of(cls, item: Codes, x: Floats, group: Ints, groups: int) -> _RatingSums:
-        """Return the sums. `group` is the code of each item's source image."""
+        """Compute the sums from the ratings `x` of the items. `group` is the code of each item's source image."""
         counts = np.bincount(item, minlength=len(group)).astype(float)
         off = x - x.mean() if len(x) else x
         total = np.bincount(item, weights=off, minlength=len(group))

@@ -184,8 +184,8 @@ def bootstrap_strengths(
     """Return strengths, their bootstrap draws and their intervals. `fit` returns the strengths for given weights of
     source images.
 
-    `played` is the mask of images that have games. If there are too few, there are no draws, and each interval is
-    replaced by the reason.
+    `played` marks the source images that have games. If there are too few of these images, there are no draws, and the
+    reason is returned in place of each interval.
     """
     values = fit(np.ones((1, len(played))))[0]
     n = int(played.sum())

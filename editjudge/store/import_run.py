@@ -515,8 +515,8 @@ def _images_of_own_run(
 
 
 def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
-    """Check rows against the store. If the store has an answer with the same key, the answers must be equal. If it has
-    a task of this run, the task must have the same key.
+    """Check rows against the store. An answer that is already stored under a row's key must equal the row's answer. A
+    row's task that is already stored in this run must have the row's key.
     """
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     done = sa.select(*columns).where(judgements.c.status.in_(DONE))

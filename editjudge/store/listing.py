@@ -502,7 +502,9 @@ def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str,
 
 
 def _verdicts(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str, int]]:
-    """Yield the models of each pair, the model that a judge prefers, and whether the verdict flipped."""
+    """Yield labels of each pair, each with the pair's position: a label for each of its models, for the model that the
+    judge prefers, and for a verdict that flipped when the order was swapped.
+    """
     pairs = pair_answers(store, run)
     if not pairs:
         return

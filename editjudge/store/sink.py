@@ -117,9 +117,9 @@ class Writer:
     is committed.
 
     Create it inside a running event loop. A store has one writer at a time. After the store has failed, nothing more is
-    written: waiting calls, later calls and `close` raise the same error. If the failure was that the store has moved to
-    a copy, these calls still raise the error, but their judgements are first written to the copy, because they have
-    been paid for.
+    written: waiting calls, later calls and `close` raise the same error. If the store failed because it has been moved
+    to a copy, the judgements of these calls are written to the copy before the error is raised, because they have been
+    paid for.
     """
 
     def __init__(self, store: Sink, *, linger: float = 0.0, batch: int = 512) -> None:

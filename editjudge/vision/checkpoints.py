@@ -1,8 +1,8 @@
 """Similarity of images and texts, computed by CLIP and DINO with the weights of a local checkpoint.
 
-Checkpoints are folders, or names in the local Hugging Face cache, as transformers reads them; nothing is downloaded.
-Images are prepared with Pillow as the checkpoint's preprocessor_config.json specifies: resized, cropped and normalised.
-The processors of transformers do the same, but the fast ones need torchvision.
+A checkpoint is a folder, or a name in the local Hugging Face cache, in the layout that transformers uses. Nothing is
+downloaded. Images are prepared with Pillow as the checkpoint's preprocessor_config.json specifies: resized, cropped and
+normalised. The processors of the transformers library do the same, but its fast ones need torchvision.
 """
 
 from __future__ import annotations

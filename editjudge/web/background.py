@@ -91,7 +91,7 @@ class _Value(Generic[T]):
         return self._made[0]
 
     def is_stale(self, state: Hashable, fresh: float) -> bool:
-        """Whether the value should be computed again. A value is at most recomputed a twentieth of the time."""
+        """Whether the value should be computed again. Recomputing takes up at most a twentieth of the elapsed time."""
         if not self._done.is_set():
             return False
         age = time.monotonic() - self._begun

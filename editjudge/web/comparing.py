@@ -321,7 +321,7 @@ class Leaderboards:
         self._scores = BackgroundCache(4 * _MAX_BOARDS, fresh=3600)
 
     def of_pairs(self, run: RunRecord, judge: str, factor: str) -> Board:
-        """Return the board of a run of pairs. Raises `NotReady` while it is being computed."""
+        """Return the leaderboard of a pairwise run. Raise `NotReady` while it is being computed."""
 
         def make() -> Board:
             pairs = load_pairs(self._store, str(run.id))

@@ -403,7 +403,9 @@ class _RatingPages:
     def _positions(
         self, run: RunRecord, models: Sequence[str], view: str
     ) -> Sequence[int]:
-        """Return the edits to which a study is limited: those of its models that currently match its filter."""
+        """Return the positions of the edits that a study covers: the edits by its models that currently match its
+        filter.
+        """
         return self._browser.positions(run, Query.parse(view), models)
 
     def _chosen_rubrics(self, run: RunRecord, name: str) -> list[Rubric]:
@@ -520,7 +522,7 @@ def _row(
 def _ratings(
     rater: str, assigned: Sequence[Assignment], forms: _Forms
 ) -> list[StoredRating]:
-    """Return the scores that a rater gave, without those of controls."""
+    """Return the scores that a rater gave, excluding the scores of control items."""
     items = {edit.number: edit.item for edit in assigned if not edit.control}
     return [
         StoredRating(items[number], rater, factor, form.score)

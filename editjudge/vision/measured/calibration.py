@@ -62,8 +62,8 @@ class Regressor:
     """Whether it applies to edits with a mask. Otherwise it applies to edits without one."""
 
     def answers(self, rows: Array) -> Array:
-        """Return how far above the average people are predicted to rate these edits, in standard deviations of the
-        predictions."""
+        """Return the predicted human rating of each edit, as the number of standard deviations above the mean
+        prediction."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
         return (answers - self.centre) / self.spread
 

@@ -106,8 +106,8 @@ def find_change(scene: Scene) -> Change:
 
 
 def changed_box(change: Change) -> tuple[float, float, float, float] | None:
-    """Return the left, top, right and bottom edge of all visible changes, as shares of the sides. Return None if there
-    are none."""
+    """Return the bounding box (left, top, right, bottom) of all visible changes, as fractions of the image's width and
+    height. Return None if nothing changed visibly."""
     rows, columns = np.nonzero(_blobs(change.visible > 1))
     if change.nothing or not len(rows):
         return None

@@ -114,10 +114,10 @@ def _compared(name: str, old: Array, new: Array, both: Array) -> dict[str, Array
 
 @dataclass(frozen=True)
 class Forest:
-    """Boosted trees. Each node has a measure, a bound, the next node for values up to the bound, and the next node for
-    larger values.
+    """Boosted trees. Each node has the index of a measure, a threshold, the next node for values up to the threshold,
+    and the next node for larger values.
 
-    A node whose measure is -1 is a leaf, and its bound is the value that it adds.
+    An index of -1 marks a leaf, which has the value that it contributes in place of a threshold.
     """
 
     measures: tuple[str, ...]

@@ -132,7 +132,7 @@ def _profiles(planes: Array, region: Array) -> Array | None:
 
 
 def _smooth(values: Array) -> Array:
-    """Average along a closed rim."""
+    """Smooth values along a closed contour with a moving average that wraps around."""
     half = _ALONG // 2
     padded = np.concatenate([values[-half:], values, values[:half]])
     summed = np.cumsum(
@@ -149,8 +149,8 @@ _SIDE = 96
 
 
 def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, float]:
-    """Measure the gradient of light that the edit added, inside and outside of it, and how well its colours fit the
-    surroundings."""
+    """Measure the light gradient that the edit added, inside and outside the edited region, and how well the region's
+    colours fit its surroundings."""
     height, width = scene.shape
     scale = min(1.0, _SIDE / max(height, width))
     size = (max(4, round(width * scale)), max(4, round(height * scale)))

@@ -318,8 +318,8 @@ def _repeats(image: Array) -> tuple[int, int]:
 
 
 def _may_repeat(plane: Array, n: int) -> bool:
-    """Test quickly whether the image may repeat. The test is made at half the size, where a wide blur costs only an
-    eighth."""
+    """Test quickly whether the image may consist of a repeated pattern. The test runs at half size, where a wide blur
+    costs an eighth as much."""
     half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     return any(repeated > 0.5 * energy for energy, repeated in _repetition(half, n))
 

@@ -190,7 +190,7 @@ has moved there."""
 
 
 def find_drift(scene: Scene) -> dict[str, float]:
-    """Measure which share of the image moved by a few pixels, and which share of the differences this explains."""
+    """Measure what share of the image moved by a few pixels, and what share of the differences this movement explains."""
     before, after = (view.lightness for view in (scene.before, scene.after))
     height, width = before.shape
     tiles = 0
