@@ -104,7 +104,6 @@ _FORMER = {
     "called": "map_factor",
     "form": "format",
     "of": "use",
-    "pictures": "images",
 }
 """Deprecated argument names, which work until 1.0, and their replacements."""
 

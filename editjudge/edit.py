@@ -6,13 +6,11 @@ an image, a list of images or a text. Such images are in `images`, and such text
 
 from __future__ import annotations
 
-import functools
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from editjudge.values import column, is_given, listed
 
@@ -159,37 +157,3 @@ class Edit:
         if any(self.image(image) is not None for image in self.image_names(name)):
             return True
         return is_given(self.value(name))
-
-
-_FORMER = {
-    "pictures": "images",
-    "picture": "image",
-    "picture_names": "image_names",
-    "all_pictures": "all_images",
-}
-"""Deprecated names of `Edit`, which work until 1.0, and their replacements."""
-
-
-def _replacement(name: str) -> str:
-    """Return the replacement for a deprecated name, with a warning."""
-    message = f"{name} works until 1.0; write {_FORMER[name]}"
-    warnings.warn(message, FutureWarning, stacklevel=3)
-    return _FORMER[name]
-
-
-if not TYPE_CHECKING:  # type checkers report the deprecated names
-    _create = Edit.__init__
-
-    @functools.wraps(_create)
-    def _init(self, *values, **named):
-        if "pictures" in named:
-            named[_replacement("pictures")] = named.pop("pictures")
-        _create(self, *values, **named)
-
-    def _former_attribute(self, name):
-        if name not in _FORMER:
-            raise AttributeError(f"'Edit' object has no attribute {name!r}")
-        return getattr(self, _replacement(name))
-
-    Edit.__init__ = _init
-    Edit.__getattr__ = _former_attribute

@@ -172,15 +172,17 @@ class ImageReader:
         """Read an image and keep it for `take`. If a read has already been started, return its result."""
         read = Future[LoadedImage | KnownImage]()
         pending = self.pending.setdefault(source, read)
-        if pending is read:
-            self._finish(read, self.load, source)
         try:
+            if pending is read:
+                self._finish(read, self.load, source)
             image = pending.result()
             if isinstance(image, LoadedImage):
                 self.hold(source, image)
         finally:
             # Removed only now, so that a judge that asks meanwhile finds this read instead of starting a second one.
             self.pending.pop(source, None)
+            # A failed read holds its exception, whose traceback holds this frame: the cycle would keep sockets open.
+            del read, pending
         return image
 
     def start(
@@ -202,9 +204,13 @@ class ImageReader:
         source: ImageSource,
     ) -> None:
         try:
-            read.set_result(load(source))
+            image = load(source)
         except BaseException as error:
             read.set_exception(error)
+        else:
+            read.set_result(image)
+        finally:
+            del read
 
     def load(self, source: ImageSource) -> LoadedImage:
         """Return the image that is kept in memory if its file has not changed. Otherwise read it."""

@@ -421,20 +421,6 @@ def test_a_notebook_sees_how_many_how_long_and_what_failed() -> None:
     )
 
 
-def test_the_former_names_of_the_images_of_an_edit_work_and_name_the_present_ones() -> (
-    None
-):
-    with pytest.warns(FutureWarning, match="pictures works until 1.0; write images"):
-        edit = ej.Edit("e", pictures={"references[1]": b"x"})  # type: ignore[call-arg]
-    assert edit == ej.Edit("e", images={"references[1]": b"x"})
-    with pytest.warns(FutureWarning, match="write images"):
-        assert edit.pictures == edit.images  # type: ignore[attr-defined]
-    with pytest.warns(FutureWarning, match="write image_names"):
-        assert edit.picture_names("references") == ("references[1]",)  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match="no attribute 'photos'"):
-        _ = edit.photos  # type: ignore[attr-defined]
-
-
 def test_a_former_argument_works_and_names_the_present_one(store: Path) -> None:
     run = ej.open("r", store=store)
     with pytest.warns(FutureWarning, match="of= works until 1.0; write use="):
