@@ -34,6 +34,8 @@ SITUATIONS: dict[str, dict[str, str]] = {
         "resumed": f"run edits.jsonl --name some --rubric fidelity --limit 3 --judge replay:first.jsonl {REPLAY}",
         "too many failed": f"run edits.jsonl --rubric quality --name failing --judge replay:first.jsonl --quiet {NEW}",
         "dry run": "run edits.jsonl --judge openai/gpt-4.1 --dry-run",
+        "pairs": f"run pairs.jsonl --name pairs --rubric preference --judge replay:votes.jsonl {REPLAY}",
+        "set with scores": f"run edits.jsonl --name garden --rubric garden.yaml --judge replay:garden.jsonl {REPLAY}",
         "dry run, thinking": "run edits.jsonl --judge openai/gpt-5 --dry-run",
         "dry run, unknown price": "run edits.jsonl --judge openai/gpt-4.1x --dry-run",
         "missing manifest": "run nothing.jsonl --judge replay:first.jsonl",
