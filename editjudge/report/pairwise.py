@@ -105,6 +105,14 @@ class PairRun:
             for factor in self.factors(judge)
         ]
 
+    def verdicts(self) -> list[str]:
+        """Return a sentence for each judge: the model that its ranking factor puts first."""
+        first: dict[str, str] = {}
+        for judge, factor, summary in self.summaries:
+            if judge not in first:
+                first[judge] = f"{judge}, {factor}: {best_models(summary)}"
+        return list(first.values())
+
     def lead(self) -> list[str]:
         """Return lines with the number of judgements for each status. They precede all figures."""
         counts = Counter(
@@ -121,6 +129,23 @@ class PairRun:
         if warning := instruction_warning(self.judges):
             lines.append(warning)
         return lines
+
+
+def best_models(summary: PairwiseSummary) -> str:
+    """Return a sentence that names the strongest model, and the models that do not differ from it."""
+    if summary.useless:
+        return f"no verdict, since this judge is useless here: {reason_text(summary.useless)}"
+    if not summary.models:
+        return "no pair of two models has a verdict"
+    best, *others = summary.models
+    rate = figure_text(best.win_rate, best.ci)
+    leader = f"{best.model or '-'} ranks first, win rate {rate}"
+    if not all(model.groups for model in summary.models):
+        return f"{leader}; whether the others differ could not be tested"
+    equal = [m.model or "-" for m in others if {*m.groups} & {*best.groups}]
+    if equal:
+        return f"{leader}; no evidence of a difference from {', '.join(equal)}"
+    return f"{leader}; all others are behind it at 95 %"
 
 
 def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
@@ -188,6 +213,7 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
         "figures.html",
         kicker="editjudge report",
         title=title,
+        verdicts=pairs.verdicts(),
         lead=answer.lead,
         charts=charts,
         tables=tables,

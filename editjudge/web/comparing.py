@@ -14,12 +14,12 @@ from markupsafe import Markup
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.report.answers import Answer
 from editjudge.report.charts import draw
-from editjudge.report.comparison import compare, compare_runs
-from editjudge.report.pairwise import PairRun, load_pairs
+from editjudge.report.comparison import compare, compare_runs, conclusions
+from editjudge.report.pairwise import PairRun, best_models, load_pairs
 from editjudge.report.run_data import RunData, load
 from editjudge.report.selection import Choice
+from editjudge.report.summary import measure
 from editjudge.report.tables import Table
-from editjudge.report.words import reason_text
 from editjudge.running.sums import OVERALL
 from editjudge.stats.columns import Floats, Ints
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
@@ -320,7 +320,9 @@ class Leaderboards:
         self._pairs = BackgroundCache(_MAX_BOARDS, fresh=3600)
         self._scores = BackgroundCache(4 * _MAX_BOARDS, fresh=3600)
 
-    def of_pairs(self, run: RunRecord, judge: str, factor: str) -> Board:
+    def of_pairs(
+        self, run: RunRecord, judge: str, factor: str, patience: float = 5.0
+    ) -> Board:
         """Return the leaderboard of a pairwise run. Raise `NotReady` while it is being computed."""
 
         def make() -> Board:
@@ -328,16 +330,20 @@ class Leaderboards:
             assert pairs is not None  # noqa: S101  (the page has looked)
             return _board(pairs, judge, factor)
 
-        return self._pairs.get((run.id, judge, factor), (run,), make, 5.0)
+        return self._pairs.get((run.id, judge, factor), (run,), make, patience)
 
-    def of_scores(self, run: RunRecord, patience: float) -> list[ScoreBoard]:
-        """Return a board for each judge. Raises `NotReady` while they are being computed."""
-        return self._scores.get(
-            run.id,
-            (run,),
-            lambda: score_boards(load(self._store, str(run.id))),
-            patience,
-        )
+    def of_scores(
+        self, run: RunRecord, patience: float
+    ) -> tuple[list[ScoreBoard], str]:
+        """Return a board for each judge, and the conclusion about the run's models, which is empty if they were not
+        compared. Raises `NotReady` while they are computed."""
+
+        def make() -> tuple[list[ScoreBoard], str]:
+            data = load(self._store, str(run.id))
+            lines = conclusions(measure(data).compared)
+            return score_boards(data), f"{lines[0]}." if lines else ""
+
+        return self._scores.get(run.id, (run,), make, patience)
 
 
 def score_boards(run: RunData) -> list[ScoreBoard]:
@@ -347,6 +353,7 @@ def score_boards(run: RunData) -> list[ScoreBoard]:
     boards = []
     for judge in scores.judge.present():
         aggregates = run.aggregates.get(judge, ())
+        rubrics = [a for a in aggregates if a.how == "mean" and a.name != OVERALL]
         means = [a.name for a in aggregates if a.how == "mean"]
         names = [*sorted(run.set_scores), OVERALL, *means, *run.scores.factor.present()]
         names = list(dict.fromkeys(names))
@@ -356,7 +363,8 @@ def score_boards(run: RunData) -> list[ScoreBoard]:
         factors = {factor for _, factor in scored}
         columns = factors.copy()
         for aggregate in aggregates:
-            if aggregate.name in factors:
+            # The factors of a single rubric are shown beside their mean.
+            if aggregate.name in factors and len(rubrics) > 1:
                 columns.difference_update(aggregate.factors)
         ordered = [name for name in names if name in columns]
         if not ordered:
@@ -381,7 +389,5 @@ def _board(pairs: PairRun, judge: str, factor: str) -> Board:
         if model.strength is not None:
             ends = (model.strength, *(model.strength_ci or ()))
             reach = max(reach, *map(abs, ends))
-    lead = list(pairs.lead())
-    if summary.useless:
-        lead.insert(0, f"This judge is useless here: {reason_text(summary.useless)}.")
+    lead = [f"{judge}, {factor}: {best_models(summary)}.", *pairs.lead()]
     return Board(pairs.judges, factors, judge, factor, summary, lead, reach * 1.05)

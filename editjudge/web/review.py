@@ -31,7 +31,7 @@ from editjudge.report.contradictions import refutations
 from editjudge.rubrics.model import Rubric
 from editjudge.store import listing
 from editjudge.store.ratings import NOTE, annotate, annotations_of, ratings_of
-from editjudge.store.records import PENDING, Item, RunRecord
+from editjudge.store.records import PENDING, Item, RunRecord, RunTotals
 from editjudge.store.scores import answers_about, ranking_factor
 from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
@@ -93,10 +93,10 @@ class RunEntry:
     """A run on the first page."""
 
     run: RunRecord
-    edits: int
-    statuses: Mapping[str, int]
+    totals: RunTotals
     pairwise: bool
     boards: Sequence[ScoreBoard] = ()
+    verdict: str = ""
     note: str = ""
     """Reason why there is no leaderboard."""
     ready: bool = True
@@ -155,8 +155,9 @@ class _Pages:
 
     def runs(self, _: Request) -> Response:
         runs = list(reversed(self._store.runs()))
+        totals = self._store.totals()
         entries = [
-            self._entry(run, recent=number < SUMMARISED)
+            self._entry(run, totals[run.id], recent=number < SUMMARISED)
             for number, run in enumerate(runs)
         ]
         ready = all(entry.ready for entry in entries)
@@ -164,28 +165,25 @@ class _Pages:
             "runs.html", not ready, runs=entries, done=DONE, place=self._store.name
         )
 
-    def _entry(self, run: RunRecord, *, recent: bool) -> RunEntry:
-        edits = listing.count_edits(self._store, run)
-        statuses = Counter((run.summary or {}).get("statuses", {}))
-        # A run without a summary is unfinished or was extended.
-        if not run.summary and recent and edits <= LARGEST:
-            for (*_, status), count in self._store.counts(run).items():
-                statuses[status] += count
+    def _entry(self, run: RunRecord, totals: RunTotals, *, recent: bool) -> RunEntry:
         pairwise = bool(self._store.questions_of(run).pair_factors)
-        entry = partial(RunEntry, run, edits, statuses, pairwise)
-        if not recent or pairwise or not edits:
+        entry = partial(RunEntry, run, totals, pairwise)
+        if not recent or not totals.edits:
             return entry()
-        if edits > LARGEST:
+        if totals.edits > LARGEST:
             return entry(
                 note=f"Runs of more than {LARGEST:,} edits are summarised by editjudge report {run.name}"
             )
         try:
-            boards = self._boards.of_scores(run, 1.0)
+            if pairwise:
+                board = self._boards.of_pairs(run, "", "", 1.0)
+                return entry(verdict=board.lead[0])
+            boards, verdict = self._boards.of_scores(run, 1.0)
         except NotReady:
             note = "The leaderboard is being computed; this page reloads by itself."
             return entry(note=note, ready=False)
         note = "" if boards else "No edit of this run has a score yet."
-        return entry(boards=boards, note=note)
+        return entry(boards=boards, verdict=verdict, note=note)
 
     def report(self, request: Request) -> Response:
         """Send the HTML report that `editjudge report` makes. If this takes long, it is made in the background."""

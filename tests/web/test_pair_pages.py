@@ -282,3 +282,15 @@ def test_pairs_are_filtered_by_model_winner_and_flips(served: Served) -> None:
     }
     assert listed("winner=ann") == of_ann - {flipped, failed}
     assert listed("winner=cat") == set()
+
+
+def test_the_first_page_counts_pairs_and_the_report_begins_with_the_verdict(
+    served: Served,
+) -> None:
+    text = served.client.get(f"{served.url}/").text
+    assert "12 pairs ·" in text and "12 edits" not in text
+    assert "24 judgements" in text and "23 ok" in text and "1 unreachable" in text
+    verdict = "overall: ann ranks first"
+    assert verdict in text
+    report = served.client.get(f"{served.url}/runs/1/report").text
+    assert 0 < report.index(verdict) < report.index("24 judgements")

@@ -584,3 +584,14 @@ def test_a_page_and_an_edit_never_walk_through_the_whole_run(tmp_path: Path) -> 
         for plan in walks
         if "COVERING INDEX items_by_position" not in plan and not plan.startswith(few)
     ] == []
+
+
+def test_the_first_page_counts_what_is_in_the_store(sample: Served) -> None:
+    shown = patient.get(f"{sample.url}/").text
+    words = " ".join(re.sub(r"<[^>]*>", " ", shown).split())
+    totals = sample.store.totals()[1]
+    assert f"{totals.statuses.total()} judgements" in words
+    for status, number in totals.statuses.items():
+        assert f"{number} {status.replace('_', ' ')}" in words
+    assert f"${totals.cost:.2f} + unknown cost" in words
+    assert "brush-2 and quill-xl: no evidence of a difference" in words
