@@ -219,12 +219,12 @@ def judge(
 
     `rubrics`: names, sets or YAML files; by default `online`, or the metrics' own rubric for the judge `metrics`.
     `judge`: a spec such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `images` (an
-    image or a list of images for each name) and `texts`: further columns of a manifest, under the names that the
-    rubric uses. If a rubric is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]`
+    image or a list of images for each name) and `texts`: extra columns of a manifest, under the names that the rubric
+    uses. If a rubric's question is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]`
     ...
 
     `temperature`, `seed`, `max_tokens`, `reasoning_effort`: parameters of the request; by default the server's.
-    `extra`: further parameters, passed on unchanged. `base_url`: address of an OpenAI-compatible server. `schema`:
+    `extra`: additional parameters, passed on unchanged. `base_url`: address of an OpenAI-compatible server. `schema`:
     request structured output if the server supports it. `reasks`: retries for invalid replies. `timeout`: seconds per
     request. `strict`: reject replies whose reasons exceed the word limits. `prices`: your own price file.
     `read="logprobs"`: also return the expected score under the token probabilities; a factor abstains if the
@@ -302,7 +302,7 @@ class Run:
 
         There is a row for each factor of each judgement, with the columns item, model, judge, rubric, factor, repeat,
         score and status. If a judge abstained from a factor or its judgement failed, the row has a status but no score.
-        A run of pairs also has the column `choice`.
+        A pairwise run also has the column `choice`.
 
         Raises `StoreError` if the store cannot be read.
         """
@@ -318,10 +318,10 @@ class Run:
 
             run.edits().sort_values("overall").head(20)       # the worst edits
 
-        There is a row for each edit, with item, model, edit_type, group, instruction, the path of each image, the
-        further columns of the manifest, the number of judgements and of failed ones, and a column for each factor,
-        rubric mean, `overall` and set score. These columns have the mean over judges and repeats, or nothing if a score
-        that they need is missing.
+        There is a row for each edit, with item, model, edit_type, group, instruction, the path of each image, the extra
+        columns of the manifest, the number of judgements and of failed ones, and a column for each factor, rubric mean,
+        `overall` and set score. These columns have the mean over judges and repeats, or nothing if a score that they
+        need is missing.
 
         Raises `StoreError` if the store cannot be read.
         """
@@ -342,9 +342,9 @@ class Run:
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
-        With `use` ("scores", or "expected" for token probabilities), or with other columns of the manifest in `by`,
-        the result is an `Answer` with every figure of `report --json`, and a 95 % CI for each mean. Its `.frame()`
-        has a row for each judge, model, factor and slice.
+        With `use` ("scores", or "expected" for token probabilities), or with other columns of the manifest in `by`, the
+        result is an `Answer` with every statistic of `report --json`, and a 95 % CI for each mean. Its `.frame()` has a
+        row for each judge, model, factor and slice.
 
         Raises `UsageError` for a column that no edit has.
         """
@@ -429,7 +429,7 @@ class Run:
 
     @checked
     def pairs(self) -> Answer:
-        """Return the win rates, ties, flips and strengths of a run of pairs, as `editjudge report --json` does.
+        """Return the win rates, ties, flips and strengths of a pairwise run, as `editjudge report --json` does.
 
         Raises `UsageError` for a run that asks for scores.
         """
@@ -801,7 +801,7 @@ def verify(
     `edit` has the arguments of `judge`, such as input and instruction. If it has `edited`, that output is judged before
     `make` is called. `pass_if` is a condition on factors, on rubrics (the mean of their factors; `min(preservation)` is
     their minimum) and on `overall`, the mean of all factors. An output does not pass if a score that the condition
-    needs is missing. At most `retries` further outputs are tried. The result has every attempt with its judgements.
+    needs is missing. At most `retries` more outputs are tried. The result has every attempt with its judgements.
 
     Raises `UsageError` if the condition cannot be parsed, or if there is neither an output nor `make`. Also raises
     everything that `judge` raises.

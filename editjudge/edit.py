@@ -1,6 +1,6 @@
 """One edit to judge: the images before and after, and the instruction.
 
-The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest as
+The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any other column of a manifest as
 an image, a list of images or a text. Such images are in `images`, and such texts in `metadata`.
 """
 
@@ -88,7 +88,7 @@ class Edit:
     """Name of the source image, which several edits may share. Statistics are clustered by it."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     images: Mapping[str, ImageSource] = field(default_factory=dict)
-    """Further images that a rubric uses, keyed by name. The images in a list are named `references[1]`, `references[2]`
+    """Extra images that a rubric uses, keyed by name. The images in a list are named `references[1]`, `references[2]`
     ...
     """
 

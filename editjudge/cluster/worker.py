@@ -35,7 +35,7 @@ T = TypeVar("T")
 HEARTBEAT = 0.5
 """Seconds after which `exchange` returns even if nothing has happened, so the driver can stop the worker."""
 _GATHER = 0.01
-"""Seconds that `exchange` waits for further calls after the first one, to send them in one batch."""
+"""Seconds that `exchange` waits for more calls after the first one, to send them in one batch."""
 
 
 @dataclass(frozen=True)

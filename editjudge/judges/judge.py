@@ -101,7 +101,7 @@ class Work(NamedTuple):
         return {swapped.get(role, role): value for role, value in by_role.items()}
 
     def judgement(self, status: Status, **fields: Any) -> Judgement:
-        """Return a judgement for this task with further fields. Choices are passed in the order in which the outputs
+        """Return a judgement for this task with additional fields. Choices are passed in the order in which the outputs
         were shown, and translated to the manifest's order.
         """
         if self.order and (choices := fields.get("choices")):
@@ -237,7 +237,7 @@ class Options:
     max_tokens: int | None = None
     reasoning_effort: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Further parameters, passed on unchanged (`-J key=value`)."""
+    """Additional parameters, passed on unchanged (`-J key=value`)."""
     base_url: str | None = None
     schema: bool = True
     """Whether to request structured output if the server supports it."""

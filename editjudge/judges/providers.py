@@ -138,7 +138,7 @@ class Provider:
     limits: ImageLimits = field(default_factory=ImageLimits)
     schema_mode: SchemaMode = "enforced"
     options: Mapping[str, object] = field(default_factory=dict)
-    """Further arguments for the wire format's `request`."""
+    """Additional arguments for the wire format's `request`."""
     unsupported: tuple[str, ...] = ()
     """Parameters that the provider does not support, and that are left out of requests."""
     version_variables: tuple[str, ...] = ()

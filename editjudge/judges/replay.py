@@ -24,9 +24,9 @@ _ANY = ""
 class Replay(Judge):
     """Replays recorded replies from a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines.
 
-    A further line for the same item, rubric, repeat and order is the next attempt. The order of a pair is `ab` (the
-    default) or `ba`; a reply names the outputs in the order in which they were shown. If a rubric is asked for each
-    element of a list, the variant is the index of the element, from 0.
+    Another line for the same item, rubric, repeat and order is the next attempt. The order of a pair is `ab` (the
+    default) or `ba`; a reply names the outputs in the order in which they were shown. If a rubric's question is asked
+    for each element of a list, the variant is the index of the element, from 0.
     """
 
     limits = None

@@ -76,7 +76,7 @@ class Reply:
     tokens: tuple[TokenChoice, ...] = ()
     """Tokens of the text, if probabilities were requested and the server returned them."""
     others: tuple[Reply, ...] = ()
-    """Further replies, if several were requested. `usage` is the sum over all replies."""
+    """Additional replies, if several were requested. `usage` is the sum over all replies."""
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------

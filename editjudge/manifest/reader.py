@@ -77,7 +77,7 @@ Columns = tuple[tuple[str, str], ...]
 
 
 class NamedInputs(NamedTuple):
-    """Further columns that rubrics show to judges."""
+    """Extra columns that rubrics show to judges."""
 
     images: frozenset[str] = frozenset()
     """Columns with an image or a list of images."""

@@ -8,7 +8,7 @@ selection       deciding, same_rubrics  scores that a comparison uses, and facto
 summary         measure, report         `report`: coverage, means, aggregates, pass rates, ranks, noise
 comparison      compare, drift          `compare` and `drift`
 agreement       agree                   `agree`: judges against people, and people among themselves
-pairwise        PairRun, report_pairs   runs of pairs, and `agree --preferences`
+pairwise        PairRun, report_pairs   pairwise runs, and `agree --preferences`
 gating          gate                    `gate`
 page            rendered                the report in every format; HTML has tables, charts and galleries in one file
 gallery         choices, sections       edits worth looking at, as cards

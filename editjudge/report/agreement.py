@@ -1,6 +1,6 @@
 """`agree`: agreement of judges with people and of people with each other, calibration, and estimates from few ratings.
 
-Tables show an estimate only if it has a 95 % interval. JSON has every figure, and the reason for a missing interval.
+Tables show an estimate only if it has a 95 % interval. JSON has every estimate, and the reason for a missing interval.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ def conclusions(agreement: Agreement) -> list[str]:
     """Return a sentence for each judge, up to a limit. It states the judge's Spearman correlation with people's mean on
     each factor.
 
-    Each figure is followed by its number of edits and its interval. If there is no interval the reason is given
+    Each correlation is followed by its number of edits and its interval. If there is no interval the reason is given
     instead, once for all factors and judges that share it.
     """
     judges: dict[str, list[str]] = {}
@@ -376,7 +376,7 @@ def _conclusion(factor: str, result: JudgeAgreement, ci: Interval) -> str:
 
 
 def _charts(agreement: Agreement) -> list[DotChart]:
-    """Return the chart of correlations, or an empty list if no figure has an interval."""
+    """Return the chart of correlations, or an empty list if no correlation has an interval."""
     people = ((f, PEOPLE, human.further_rater) for f, human in agreement.humans.items())
     dots = []
     judges = _cells(agreement.factors)
@@ -400,11 +400,11 @@ def _charts(agreement: Agreement) -> list[DotChart]:
 
 
 Figures = JudgeAgreement | Level | FurtherRater | Ceiling
-"""Results with figures and intervals; a figure and its interval have the same name."""
+"""Results with statistics and intervals; a statistic and its interval have the same name."""
 
 
 def _figure(figures: Figures, name: str, *, sign: bool = False) -> Figure:
-    """Return a figure with its interval, or an empty cell if it has no interval."""
+    """Return a statistic with its interval, or an empty cell if it has no interval."""
     return _estimate(getattr(figures, name), figures.ci.get(name), sign=sign)
 
 
@@ -757,8 +757,8 @@ def _factors(run: RunData) -> list[str]:
 def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
-    """Rename the factors of ratings to those of judges, as given by `--map-factor PEOPLE=FACTOR`. One factor may map to
-    several."""
+    """Rename the factors of ratings to the judges' factors, as given by `--map-factor PEOPLE=FACTOR`. One factor may
+    map to several."""
     if not mappings:
         return ratings
     pairs = [_mapping(text) for text in mappings]

@@ -41,7 +41,7 @@ class Answer(Mapping[str, Any]):
     lead: Sequence[str]
     tables: Sequence[Table]
     rows: Table | None = None
-    """Every figure at full precision, in a table that is too wide for people to read."""
+    """Every statistic at full precision, in a table that is too wide for people to read."""
     conclusions: Sequence[str] = ()
     """The leading lines that state a result."""
     charts: Sequence[Chart] = ()
@@ -56,8 +56,8 @@ class Answer(Mapping[str, Any]):
         return len(self.document)
 
     def frame(self, table: int = 0) -> Any:
-        """Return the rows of a table at full precision. Table 0 is the table of all figures or, if there is none, the
-        first table."""
+        """Return the rows of a table at full precision. Table 0 is the table of all statistics or, if there is no such
+        table, the first table."""
         tables = [*([self.rows] if self.rows else []), *self.tables]
         return framed(tables[table].records() if tables else [])
 

@@ -28,7 +28,7 @@ def draw(chart: Chart) -> str:
 
 @dataclass(frozen=True)
 class Dot:
-    """A figure with its interval, in one row and one series."""
+    """A value with its interval, in one row and one series."""
 
     row: str
     series: str
@@ -77,7 +77,7 @@ class DotChart:
 
 @dataclass(frozen=True)
 class Point:
-    """A figure with its interval at a position on the horizontal axis."""
+    """A value with its interval at a position on the horizontal axis."""
 
     at: float
     value: float
@@ -88,7 +88,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Chart of one figure over an axis, with a line for each interval."""
+    """Chart of one statistic over an axis, with a line for each interval."""
 
     title: str
     points: Sequence[Point]

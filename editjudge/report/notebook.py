@@ -45,8 +45,8 @@ class Judgements(dict[str, Judgement]):
     def of(
         cls, edit: Edit, judgements: Sequence[Judgement], rubrics: Iterable[Rubric]
     ) -> Judgements:
-        """Return the judgements keyed by rubric. If a rubric was asked several times, the keys are `NAME[0]`, `NAME[1]`
-        and so on."""
+        """Return the judgements keyed by rubric. If a rubric's question was asked several times, the keys are
+        `NAME[0]`, `NAME[1]` and so on."""
         by_rubric: dict[str, list[Judgement]] = {}
         for judgement in judgements:
             by_rubric.setdefault(judgement.rubric, []).append(judgement)

@@ -241,8 +241,8 @@ class _Drawing:
         )
 
     def _leaderboard(self, judge: str) -> HeatMap:
-        """Return the heat map of models by factors. Models are sorted only if there is a single figure that all of them
-        have."""
+        """Return the heat map of models by factors. Models are sorted only if there is a single statistic that all of
+        them have."""
         headline = {f for name, f in self._means.headline if name == judge}
         headline -= self._factors
         drawn = headline | self._factors

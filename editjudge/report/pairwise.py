@@ -1,4 +1,4 @@
-"""Runs of pairs: win rates, ties, flips and strengths of models, and agreement of judges with people's preferences."""
+"""Pairwise runs: win rates, ties, flips and strengths of models, and agreement of judges with people's preferences."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PairOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class PairRun:
-    """A run of pairs in memory."""
+    """A pairwise run in memory."""
 
     run: RunRecord
     answers: Sequence[PairAnswers]
@@ -114,7 +114,7 @@ class PairRun:
         return list(first.values())
 
     def lead(self) -> list[str]:
-        """Return lines with the number of judgements for each status. They precede all figures."""
+        """Return lines with the number of judgements for each status. They precede all statistics."""
         counts = Counter(
             status
             for pair in self.answers
@@ -169,7 +169,7 @@ def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
 
 
 def report_pairs(pairs: PairRun) -> Answer:
-    """Return the report of a run of pairs for a terminal. It shows only each judge's ranking factor."""
+    """Return the report of a pairwise run for a terminal. It shows only each judge's ranking factor."""
     lead = []
     judges: dict[str, dict[str, object]] = {}
     tables = [_verdicts(pairs)]
@@ -196,7 +196,7 @@ def win_rates(pairs: PairRun) -> list[Table]:
 
 
 def rendered_pairs(pairs: PairRun, form: str) -> str:
-    """Return the report of a run of pairs as text in the given format, with every factor."""
+    """Return the report of a pairwise run as text in the given format, with every factor."""
     answer = report_pairs(pairs)
     tables = [_verdicts(pairs)]
     charts = []
@@ -461,7 +461,7 @@ def agree_preferences(file: Path, run: RunData | None) -> Answer:
 
 
 def agree_pair_file(pairs: PairRun, file: Path) -> Answer:
-    """Compare a run of pairs with a file of people's votes on the same pairs."""
+    """Compare a pairwise run with a file of people's votes on the same pairs."""
     rows = list(read_pair_ratings(file))
     votes = [vote for _, vote in rows if vote.item in pairs.origins]
     unknown = [
@@ -476,7 +476,7 @@ def agree_pair_file(pairs: PairRun, file: Path) -> Answer:
 
 
 def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
-    """Compare a run of pairs with people's votes that were collected in the browser."""
+    """Compare a pairwise run with people's votes that were collected in the browser."""
     rows = [row for row in ratings_of(store, pairs.run) if row.choice]
     votes: dict[str, list[PairRating]] = {}
     for row in sorted(rows, key=lambda row: (row.rater, row.factor, row.choice)):
@@ -510,7 +510,7 @@ def _agree_pairs(
     total: int,
     notes: Sequence[str],
 ) -> Answer:
-    """Compare a run of pairs with people's votes, factor by factor. Votes under `VOTE` say which output is better, and
+    """Compare a pairwise run with people's votes, factor by factor. Votes under `VOTE` say which output is better, and
     are compared with every factor.
 
     Each person's vote is a row. A judge's vote is its verdict over both orders.

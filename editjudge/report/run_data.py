@@ -67,7 +67,7 @@ class RunData:
     continuous: frozenset[str] = frozenset()
     """Factors whose scores are decimals without fixed steps."""
     computed: frozenset[str] = frozenset()
-    """Factors computed by a program. They are different kinds of figures, so no mean over them is computed."""
+    """Factors computed by a program. They are different kinds of quantities, so no mean over them is computed."""
     side: RunEdits = field(default_factory=lambda: RunEdits({}))
     """Identities of the run's edits, if the run is to be paired with another run."""
     formulas: Sequence[Formula] = ()
@@ -110,8 +110,8 @@ class RunData:
 
     @cached_property
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
-        """Aggregates of factors, keyed by judge. They are means of published groups and of other rubrics, and figures
-        over all factors that share one scale."""
+        """Aggregates of factors, keyed by judge. They are means of published groups and of other rubrics, and
+        statistics over all factors that share one scale."""
         # A set defines its own scores, so its factors are not averaged in other ways.
         left_out = self.computed | self.set_scores
         left_out |= {key for formula in self.formulas for _, key in formula.refs}
@@ -226,7 +226,7 @@ def again(run: RunRecord) -> str:
 def check_name(
     kind: str, name: str, names: Iterable[str], *, near: Iterable[str] = ()
 ) -> None:
-    """Raise `UsageError` if `name` is not one of the run's `names`. `near` lists further names to suggest."""
+    """Raise `UsageError` if `name` is not one of the run's `names`. `near` lists additional names to suggest."""
     legal = list(names)
     if name not in legal:
         hint = did_you_mean(name, [*legal, *(other for other in near if other != name)])

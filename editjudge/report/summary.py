@@ -44,12 +44,12 @@ COMPARED = 4
 
 @dataclass(frozen=True, eq=False)
 class SummaryReport:
-    """All figures of a report."""
+    """All statistics of a report."""
 
     run: RunData
     factors: Sequence[statistics.Cell]
     slices: Mapping[str, Sequence[statistics.Cell]]
-    """Figures of factors and aggregates for each value of a column, keyed by column."""
+    """Statistics of factors and aggregates for each value of a column, keyed by column."""
     aggregates: Sequence[statistics.Cell]
     formulas: Mapping[str, str]
     """Names of aggregates, keyed by formula as shown to people. Different judges may have different formulas for the
@@ -79,7 +79,7 @@ def measure(
     width: float | None = None,
     guaranteed: bool = False,
 ) -> SummaryReport:
-    """Compute all figures of a run. `by` names columns to slice by in addition to the edit type."""
+    """Compute all statistics of a run. `by` names columns to slice by in addition to the edit type."""
     scores = run.scores
     every = run.with_aggregates()
     scales = run.all_scales()
@@ -119,7 +119,7 @@ def measure(
 
 
 def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell]:
-    """Return the figures of each factor for each `model`, `judge` or `rubric`, pooled over the other two."""
+    """Return the statistics of each factor for each `model`, `judge` or `rubric`, pooled over the other two."""
     scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
@@ -233,7 +233,7 @@ def not_scored(means: SummaryReport) -> str:
 
 
 def report(means: SummaryReport) -> Answer:
-    """Return the figures of a run for a terminal."""
+    """Return the statistics of a run for a terminal."""
     run = means.run
     results = conclusions(means.compared)
     return Answer(
@@ -246,7 +246,7 @@ def report(means: SummaryReport) -> Answer:
 
 
 def document(means: SummaryReport) -> dict[str, object]:
-    """Return the figures as JSON at full precision."""
+    """Return the statistics as JSON at full precision."""
     run = means.run
     statuses = [
         {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
@@ -438,7 +438,7 @@ def _means(
 
 
 def _ordered(cells: Sequence[statistics.Cell]) -> list[statistics.Cell]:
-    """Return cells ordered by factor, so that figures to compare are next to each other."""
+    """Return cells ordered by factor, so that statistics to compare are next to each other."""
     factors = list(dict.fromkeys(cell.factor for cell in cells))
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 

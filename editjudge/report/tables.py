@@ -49,7 +49,7 @@ def figure_text(
     sign: bool = False,
     digits: int | None = None,
 ) -> str:
-    """Return a figure as text, such as '5.31 [5.10, 5.52]', rounded to `digits` or to the precision of its interval."""
+    """Return a number as text, such as '5.31 [5.10, 5.52]', rounded to `digits` or to the precision of its interval."""
     if value is None:
         return "undefined"
     digits = decimals(interval) if digits is None else digits
@@ -80,7 +80,7 @@ class Figure:
     text: str | None = None
     """Text shown instead of the rounded number."""
     digits: int | None = None
-    """Number of decimals, set if the column has figures on different scales."""
+    """Number of decimals, set if the column has numbers on different scales."""
     significant: bool = False
     """Whether a terminal highlights it."""
     parts: tuple[tuple[str, float], ...] = ()
@@ -113,7 +113,7 @@ def p_value(p: float | None) -> Figure:
 def bounds_figure(
     bounds: FailureBounds | None, digits: int, *, sign: bool = False
 ) -> Figure:
-    """Return the bounds of a figure over the possible scores of failed judgements."""
+    """Return the bounds of a statistic over the possible scores of failed judgements."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
     worst = figure_text(bounds.worst, sign=sign, digits=digits)
@@ -417,7 +417,7 @@ def _is_empty(cell: Cell) -> bool:
 
 
 def _style(column: str, cell: Cell) -> str:
-    """Return the Rich style of a cell: red for failures, bold green for significant figures, green for a pass."""
+    """Return the Rich style of a cell: red for failures, bold green for significant results, green for a pass."""
     value = cell
     if isinstance(cell, Figure):
         if cell.significant:

@@ -64,11 +64,11 @@ class Terms:
     options: Options = field(default_factory=Options)
     """Options of the judges."""
     judges: tuple[str, ...] = ()
-    """Further judges that a request may name."""
+    """Additional judges that a request may name."""
     rubrics: tuple[str, ...] = ("online",)
     """Default rubrics, rubric sets and rubric files."""
     more_rubrics: tuple[str, ...] = ("offline", "lighting", "compliance")
-    """Further rubrics that a request may name."""
+    """Additional rubrics that a request may name."""
     formula: str = "mean"
     """Default score: the name of a formula, or an expression."""
     weights: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Rewards for trainers, computed in this process or by a server. This is the extension point for further trainers.
+"""Rewards for trainers, computed in this process or by a server. This is the extension point for other trainers.
 
 A trainer's module converts the trainer's arguments into `RewardEdit`s, calls a `Rewarder`, and returns the result of
 `settled`. A complete example, for a trainer that calls `reward(samples)` and skips samples whose reward is None:

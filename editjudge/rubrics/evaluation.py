@@ -424,8 +424,8 @@ def _skipped(code: Number) -> Number:
 def _joint_code(
     cells: Cells, answered: Sequence[bool], arithmetic: Arithmetic
 ) -> Number:
-    """Return the worst code among the values that the judge was asked for. If it was asked for none, return the reason
-    for that. `answered` marks the values that are answers, since constants alone do not make a score.
+    """Return the worst code among the values that were requested from the judge. If none was requested, return the
+    reason. `answered` marks the values that are answers, since constants alone do not make a score.
     """
     worst: Number = OK
     reason: Number = OK

@@ -105,7 +105,7 @@ class Member:
     name: str
     factors: Mapping[str, Scale]
     for_each: bool = False
-    """Whether the rubric is asked once for each element of a list, which gives its factors many values."""
+    """Whether the rubric's question is asked once for each element of a list, which gives its factors many values."""
 
 
 Ref = tuple[str, str]
@@ -173,8 +173,8 @@ class Term:
         return None if None in parts else _ENDS[self.op](self, *parts)
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
-        """Return the bounds of a sum whose values are between `low` and `high`. Some values may be missing, because the
-        judge was not asked for them.
+        """Return the bounds of a sum whose values are between `low` and `high`. Some values may be missing, because no
+        question requested them.
         """
         if any(term.for_each for term in self.walk()):
             return None

@@ -276,10 +276,10 @@ class Rubric(FileContent):
     template: Template | None = None
     """Prompt of an imported rubric. Its text is the question."""
     members: tuple[Rubric, ...] = ()
-    """Rubrics of a fused set, which are asked in one question."""
+    """Rubrics of a fused set, which are combined in one question."""
     computed_by: str = field(default="", metadata=ADDED)
     """The only judge that answers the rubric: a program that computes the factors. The factors are different kinds of
-    figures, so people are not asked for them and they are not averaged.
+    quantities, so people do not rate them and they are not averaged.
     """
     system: str = field(default="", metadata=ADDED)
     """System message before the question."""
@@ -288,7 +288,7 @@ class Rubric(FileContent):
     when: str = field(default="", metadata=_ASKING)
     """Condition (see `editjudge.rubrics.expression`) that selects the edits to ask about."""
     for_each: str = field(default="", metadata=_ASKING)
-    """Column with a list. The rubric is asked once for each element, named `each`, with fields such as
+    """Column with a list. The question is asked once for each element, named `each`, with fields such as
     `each.question`.
     """
     after: str = field(default="", metadata=_ASKING)

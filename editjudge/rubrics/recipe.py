@@ -130,7 +130,7 @@ class RecipeRubric:
     removes: tuple[str, ...] = ()
     """Texts that the repository's code removes from the prompt."""
     expects: tuple[str, ...] = ()
-    """Further texts that the prompt must contain, such as labels of lines and keys of the answer."""
+    """Additional texts that the prompt must contain, such as labels of lines and keys of the answer."""
     adds_answer_format: bool = False
     rest: Mapping[str, Any] = field(default_factory=dict)
 

@@ -44,7 +44,7 @@ class SetSpec(TypedDict):
 
     hash: str
     rubrics: list[Json]
-    """Name of each rubric, and the conditions under which it is asked."""
+    """Name of each rubric, and the conditions under which its question is asked."""
     score: dict[str, ScoreText]
 
 
@@ -288,8 +288,8 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> Json:
-    """Return the settings that decide when a rubric is asked, such as `when` and `samples`, except those with default
-    values.
+    """Return the settings that decide when a rubric's question is asked, such as `when` and `samples`, except those
+    with default values.
     """
     defaults = Rubric.__dataclass_fields__
     return {

@@ -43,7 +43,7 @@ BYTES = 2_300
 replies (checked by tests).
 """
 BYTES_AN_EDIT = 5_500
-"""Number of bytes that an edit takes in a store, with its images' digests and its figures in lists (checked by tests).
+"""Number of bytes that an edit takes in a store, with its images' digests and its scores in lists (checked by tests).
 """
 _Z = 1.96
 

@@ -2,8 +2,8 @@
 
 A rubric can show `edited@box` (the region in a box that a column of the edit gives), `edited@change` (the region that
 changed) or `edited@change_map` (the image with the measured change drawn over it). A box is four numbers (left, top,
-right and bottom) or an object with `x`, `y`, `width` and `height`. Numbers are pixels, or shares of the image's sides
-if all are from 0 to 1. The part of a box outside the image is cut off.
+right and bottom) or an object with `x`, `y`, `width` and `height`. Numbers are pixels, or fractions of the image's
+width and height if all are from 0 to 1. The part of a box outside the image is cut off.
 """
 
 from __future__ import annotations

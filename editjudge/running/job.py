@@ -229,7 +229,7 @@ class Job:
             yield edit
 
     def named_inputs(self) -> NamedInputs:
-        """Return the further manifest columns that the rubrics use."""
+        """Return the extra manifest columns that the rubrics use."""
         rubrics = self.load_rubrics()
         images = {column_of(name) for rubric in rubrics for name in rubric.images}
         images -= {*IMAGE_ROLES}

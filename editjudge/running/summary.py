@@ -54,7 +54,7 @@ class Summary:
 
     statuses: Counter[str] = field(default_factory=Counter)
     cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
-    """Figures, keyed by judge, model, rubric and factor."""
+    """Statistics, keyed by judge, model, rubric and factor."""
     reasons: list[FailureReason] = field(default_factory=list)
     """Most common reason for each failure status."""
 
@@ -67,7 +67,7 @@ class Summary:
         return sum(n for status, n in self.statuses.items() if status in FAILED)
 
     def pooled(self, by: str) -> dict[tuple[str, str], SummaryCell]:
-        """Return the figures, pooled and keyed by factor and by one of `judge`, `model` or `rubric`."""
+        """Return the statistics, pooled and keyed by factor and by one of `judge`, `model` or `rubric`."""
         position = ("judge", "model", "rubric").index(by)
         cells: defaultdict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
         for key, cell in self.cells.items():

@@ -53,7 +53,7 @@ class RunFactors:
     scales: Mapping[str, Scale]
     """Scales, keyed by factor. A factor that has different scales in two rubrics is left out."""
     computed: frozenset[str]
-    """Factors that a program computes. They are different kinds of figures, so they have no common mean."""
+    """Factors that a program computes. They are different kinds of quantities, so they have no common mean."""
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
     """Questions about each factor, keyed by factor and rubric."""
 

@@ -40,9 +40,9 @@ _ANY_NUMBER = Scale(range=(None, None))
 class Condition:
     """A condition such as `RUN:NAME>=VALUE`, or an expression such as `RUN:min(alignment, completeness) >= 4`.
 
-    A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. The figure is the mean over
+    A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. Its value is the mean over
     repeats and judges. A mean of factors is computed for each repeat of each judge that scored all of them, so an edit
-    with an unscored factor has no such mean. The caller decides what to do with an edit without the figure. A later run
+    with an unscored factor has no such mean. The caller decides what to do with an edit without the value. A later run
     judges the edit, since nothing excludes it. An export leaves it out, since it did not pass.
     """
 
@@ -80,7 +80,7 @@ class Condition:
         return parse(self.expression, [figures], where="--where")
 
     def run_in(self, store: Store) -> RunRecord:
-        """Return the run to which the condition refers. Raise `UsageError` if that run does not have all the figures
+        """Return the run to which the condition refers. Raise `UsageError` if that run does not have all the scores
         that the condition names.
         """
         run = store.find_run(self.run)

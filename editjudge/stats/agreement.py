@@ -78,7 +78,7 @@ class Level:
     kendall: float | None = None
     ci: Mapping[str, Interval | None] = field(default_factory=dict)
     ci_reason: Mapping[str, Reason] = field(default_factory=dict)
-    """Reasons why figures have no interval."""
+    """Reasons why statistics have no interval."""
     notes: tuple[Reason, ...] = ()
 
 
@@ -127,7 +127,7 @@ class JudgeAgreement:
     method: Mapping[str, str]
     """Method of each interval. For correlations it is `percentile`, the expanded bootstrap percentile over images."""
     ci_reason: Mapping[str, Reason]
-    """Reasons why figures have no interval."""
+    """Reasons why statistics have no interval."""
     bounds: FailureBounds | None
     """Lowest and highest Spearman correlation possible, whatever scores the failed judgements would have had."""
     bounds_exact: bool
@@ -175,7 +175,7 @@ def agree(
     continuous: Container[str] = (),
     draws: int = DRAWS,
 ) -> Agreement:
-    """Compare every judge with all raters, pooled, on every factor. An undefined figure is None, with a note.
+    """Compare every judge with all raters, pooled, on every factor. An undefined statistic is None, with a note.
 
     Each scale in `scales` is ordered from worst to best. A factor in `continuous` may have scores between the values of
     its scale.
@@ -304,8 +304,8 @@ def _agreement(
 def _intervals(
     pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int
 ) -> dict[str, Limits]:
-    """Return the interval of each figure. Shares and errors are means of values with known limits. The other figures
-    are bootstrapped."""
+    """Return the interval of each statistic. Shares and errors are means of values with known limits. The other
+    statistics are bootstrapped."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     none = Limits(None, why_none([pairs]))
     limits = dict.fromkeys(drawn, none)

@@ -59,7 +59,7 @@ class Pairs:
 
 
 def estimate(pairs: Pairs) -> dict[str, float]:
-    """Return the exact value of every figure, or NaN if it is undefined (no pairs, or a constant column)."""
+    """Return the exact value of every statistic, or NaN if it is undefined (no pairs, or a constant column)."""
     if len(pairs) == 0:
         return dict.fromkeys(FIGURES, np.nan)
     figures = _moment_figures(_moments(pairs).sum(axis=0)[None])
@@ -83,7 +83,9 @@ def estimate(pairs: Pairs) -> dict[str, float]:
 def averaged(
     strata: Sequence[Pairs], names: Sequence[str] = FIGURES
 ) -> dict[str, float]:
-    """Return the unweighted mean of each figure over the strata in which it is defined, or NaN if there are none."""
+    """Return the unweighted mean of each statistic over the strata in which it is defined, or NaN if there are no such
+    strata.
+    """
     each = [estimate(pairs) for pairs in strata]
     return {
         name: float(_mean_defined(np.array([figures[name] for figures in each])))
@@ -99,7 +101,7 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Return clustered intervals of `averaged(strata)`; figures without an interval are left out (see `why_none`)."""
+    """Return clustered intervals of `averaged(strata)`; statistics without an interval are left out (see `why_none`)."""
     enough = carried(strata)
     drawn = averaged_draws(
         strata, groups, supported(names, enough), draws=draws, seed=seed
@@ -108,8 +110,8 @@ def intervals(
 
 
 def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
-    """Return the intervals of the drawn figures, leaving out figures that have none. `enough` is the effective number
-    of groups."""
+    """Return the intervals of the drawn statistics, leaving out statistics that have no interval. `enough` is the
+    effective number of groups."""
     limits = {}
     for name, values in drawn.items():
         ci = interval(values, int(enough))
@@ -137,7 +139,7 @@ def averaged_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Floats]:
-    """Return `averaged(strata)` for every draw of groups, leaving out undefined figures.
+    """Return `averaged(strata)` for every draw of groups, leaving out undefined statistics.
 
     Calls with the same number of groups, draws and seed use the same draws, so their results can be subtracted draw by
     draw.
@@ -180,7 +182,7 @@ def carried(strata: Sequence[Pairs]) -> float:
 
 
 def why_none(strata: Sequence[Pairs]) -> Reason:
-    """Return the reason why figures over these strata have no interval."""
+    """Return the reason why statistics over these strata have no interval."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return Reason("nothing_in_common")
@@ -365,7 +367,7 @@ to extrapolate it from k - 1 raters to k."""
 
 @dataclass(frozen=True)
 class Rater:
-    """Figures of one rater on one factor."""
+    """Statistics of one rater on one factor."""
 
     n: int
     shared: int
@@ -402,7 +404,7 @@ class FurtherRater:
     """Source images of these items."""
     ci: Mapping[str, Interval] = field(default_factory=dict)
     reason: Reason | None = None
-    """Reason why there is no figure, or no interval."""
+    """Reason why there is no correlation, or no interval."""
     drawn: Mapping[str, Floats] = field(default_factory=dict, repr=False, compare=False)
     """Estimate in each draw; empty if there is no interval."""
     left_out: Mapping[str, Floats] = field(
@@ -426,12 +428,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Agreement among people on one factor. An undefined figure is None, with the reason in `notes`."""
+    """Agreement among people on one factor. An undefined statistic is None, with the reason in `notes`."""
 
     raters: int
     items: int
     shared: int
-    """Items that two or more people rated, on which all figures of agreement are based."""
+    """Items that two or more people rated, on which all statistics of agreement are based."""
     images: int
     """Source images of the shared items."""
     ratings: int
@@ -651,7 +653,7 @@ class _RatingSums:
         return cls(groups, sums)
 
     def draws(self, name: str, draws: int) -> Floats:
-        """Return a figure for each draw of source images."""
+        """Return the value of a statistic for each draw of source images."""
         figure = {"alpha_interval": _drawn_alpha, "icc1": _drawn_icc}[name]
         with np.errstate(invalid="ignore", divide="ignore"):
             parts = [

@@ -42,7 +42,9 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason why a figure is missing or limited, as a code and figures. `report.words` turns it into a sentence."""
+    """The reason why a statistic is missing or limited, as a code with values. `report.words` turns them into a
+    sentence.
+    """
 
     code: str
     figures: tuple[tuple[str, object], ...] = ()
@@ -62,7 +64,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class FailureBounds:
-    """Bounds of a figure: its values if every failed judgement had the worst or the best score of the scale."""
+    """Bounds of a statistic: its values if every failed judgement had the worst or the best score of the scale."""
 
     worst: float | None
     best: float | None

@@ -42,7 +42,7 @@ draws."""
 
 FEWEST = 10
 FEWEST_MOMENTS = 12
-"""Minimum effective number of groups for an interval of a figure that is not a mean. The degrees of freedom are one
+"""Minimum effective number of groups for an interval of a statistic that is not a mean. The degrees of freedom are one
 less. With 8 groups, 95 % intervals covered the truth too rarely in simulations: in 75 of 100 for a rank correlation
 with a share of .9, and in 91 and 84 for Pearson and kappa with scores near the top."""
 ALPHA = 0.05
@@ -141,10 +141,10 @@ def tail(groups: int) -> float:
 
 
 def interval(draws: Floats, groups: int) -> Interval | None:
-    """Return the 95 % interval of a bootstrapped figure. Return None if there is only one group, if most draws are
+    """Return the 95 % interval of a bootstrapped statistic. Return None if there is only one group, if most draws are
     undefined, or if all draws are equal.
 
-    Use it for continuous figures other than means, such as correlations, with at least `FEWEST_MOMENTS` groups.
+    Use it for continuous statistics other than means, such as correlations, with at least `FEWEST_MOMENTS` groups.
     """
     good = draws[np.isfinite(draws)]
     if groups < 2 or len(good) < max(2, len(draws) / 2):

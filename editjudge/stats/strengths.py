@@ -91,8 +91,8 @@ class Strength:
     ci_reason: Reason | None
     scale: int
     """Number of the scale. Strengths can be compared only within a scale. Its models have all won and lost against each
-    other, directly or through others. Scale 1 has the winners; the models of each further scale lost to those of
-    earlier scales."""
+    other, directly or through others. Scale 1 has the winners; the models of each later scale lost to models of earlier
+    scales."""
     notes: tuple[Reason, ...]
 
 

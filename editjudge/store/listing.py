@@ -401,7 +401,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
 
 
 def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
-    """Return queries for the mean score of each factor and for the statuses."""
+    """Yield queries for the mean score of each factor and for the statuses."""
     conditions = (tasks.c.run_id == run.id, *_of_judge(judge))
     score = scores.c.score
     mean = sa.func.round(sa.cast(sa.func.avg(score), sa.Numeric), 9)
@@ -418,7 +418,7 @@ def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
 
 
 def _people_facts(store: Store, run: RunRecord, columns: Columns) -> Iterator[Query]:
-    """Return a query for the mean rating that people gave for each factor."""
+    """Yield a query for the mean rating of each factor that people rate."""
     text = edit_scores.c.factor.type
     for column in columns.people:
         named = (sa.literal(""), sa.literal(column.id, text), items.c.position)

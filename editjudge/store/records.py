@@ -131,7 +131,7 @@ class RunQuestions:
 
     @functools.cached_property
     def computed(self) -> frozenset[str]:
-        """Factors that a program computes. They are different kinds of figures, so they have no common mean."""
+        """Factors that a program computes. They are different kinds of quantities, so they have no common mean."""
         return frozenset(
             key
             for name, rubric in self.rubrics.items()

@@ -248,8 +248,8 @@ class Store(JudgementStore):
         return totals
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
-        """Return the figures for a summary as two tables: (judge, model, rubric, status, number of tasks) in the order
-        of their first tasks, and (judge, model, rubric, factor, number of scores, sum of scores).
+        """Return the counts and sums for a summary as two tables: (judge, model, rubric, status, number of tasks) in
+        the order of their first tasks, and (judge, model, rubric, factor, number of scores, sum of scores).
         """
         by = (tasks.c.judge, items.c.model, tasks.c.rubric)
         of_run = tasks.c.run_id == run_id(run)

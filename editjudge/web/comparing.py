@@ -335,8 +335,8 @@ class Leaderboards:
     def of_scores(
         self, run: RunRecord, patience: float
     ) -> tuple[list[ScoreBoard], str]:
-        """Return a board for each judge, and the conclusion about the run's models, which is empty if they were not
-        compared. Raises `NotReady` while they are computed."""
+        """Return a leaderboard for each judge, and the conclusion about the run's models, which is empty if the models
+        were not compared. Raise `NotReady` while the leaderboards are being computed."""
 
         def make() -> tuple[list[ScoreBoard], str]:
             data = load(self._store, str(run.id))
@@ -347,7 +347,7 @@ class Leaderboards:
 
 
 def score_boards(run: RunData) -> list[ScoreBoard]:
-    """Return a board for each judge that has scores."""
+    """Return a leaderboard for each judge that has scores."""
     scores = run.with_aggregates()
     present = scores.factor.present()
     boards = []

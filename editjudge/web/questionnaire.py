@@ -34,7 +34,7 @@ ESTIMATES = {
     "icc1": "ICC(1)",
     "further_rater": "A further rater, Spearman",
 }
-"""Figures of the live agreement that have an interval, with their labels."""
+"""Statistics of the live agreement that have an interval, with their labels."""
 _DRAWS = 200
 """Number of bootstrap draws for the live agreement. It is small because the page is opened often; `agree` uses more."""
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
@@ -269,12 +269,12 @@ class FactorAgreement:
     title: str
     ceiling: Ceiling
     missing_edits: int
-    """Number of further edits that must be rated by two people before figures are shown."""
+    """Number of additional edits that two people must rate before statistics are shown."""
     missing_images: int
-    """Number of further source images that such edits must come from."""
+    """Number of additional source images that such edits must come from."""
 
     def estimate(self, name: str) -> tuple[float | None, Interval | None]:
-        """Return a figure and its interval."""
+        """Return a statistic and its interval."""
         if name == "further_rater":
             person = self.ceiling.further_rater
             return person.spearman, person.ci.get("spearman")
@@ -282,7 +282,7 @@ class FactorAgreement:
 
     @property
     def silence(self) -> str:
-        """Return the reason why there are no figures, or an empty string if there are figures."""
+        """Return the reason why there are no statistics, or an empty string if there are some."""
         from editjudge.report.words import reason_text
 
         if self.missing_edits:

@@ -205,7 +205,7 @@ class _Pages:
         return HTMLResponse(text, headers=_REPORT)
 
     def leaderboard(self, request: Request) -> Response:
-        """Show the models in a run of pairs, sorted by strength."""
+        """Show the models of a pairwise run, sorted by strength."""
         run = self._run(request.path_params["run"])
         if not self._store.questions_of(run).pair_factors:
             raise HTTPException(

@@ -130,7 +130,7 @@ class EditMeasurer:
             self._subjects[key] = self._assess.Subject(images, key[1], broken)
 
     def answer(self, question: _Question) -> tuple[Status, dict[str, Any]]:
-        """Return the status and further fields of a judgement."""
+        """Return the status and the other fields of a judgement."""
         rubric, images, order, keys = question
         subjects = [self._subjects[key] for key in keys]
         needed = ("input", "edited") if rubric.pairwise else images

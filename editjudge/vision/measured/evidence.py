@@ -15,8 +15,8 @@ from editjudge.vision.measured.scene import Array, shrink
 def draw(
     edited: Array, measures: Measures, lines: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, bytes]:
-    """Return PNGs at the size at which images are measured: the change over the edited image, the rim, and the boxes of
-    text."""
+    """Return PNGs at the size at which images are measured: the change over the edited image, the contour of the edit,
+    and the boxes of text."""
     height, width = measures.scene.shape
     canvas = cv2.resize(shrink(edited, max(height, width)), (width, height))[..., ::-1]
     strength = np.clip(measures.change.visible / 4, 0, 1)  # 1 at four times visible

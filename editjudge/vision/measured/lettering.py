@@ -37,7 +37,7 @@ class TextLine:
     text: str
     confidence: float
     box: tuple[float, ...]
-    """Left, top, right and bottom edge, as shares of the image."""
+    """Left, top, right and bottom edge, as fractions of the image's width and height."""
 
     @cached_property
     def plain(self) -> str:
@@ -72,7 +72,9 @@ class TextLine:
         return float(part.mean()) if part.size else 0.0
 
     def gap(self, other: TextLine) -> float:
-        """Return the gap between the boxes of two lines as a share of the image's side."""
+        """Return the larger of the horizontal and vertical gap between the boxes of two lines, as a fraction of the
+        image's width or height.
+        """
         across = max(self.box[0], other.box[0]) - min(self.box[2], other.box[2])
         down = max(self.box[1], other.box[1]) - min(self.box[3], other.box[3])
         return max(across, down)

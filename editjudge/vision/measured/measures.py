@@ -36,12 +36,13 @@ from editjudge.vision.measured.structure import (
 # --- boundary -----------------------------------------------------------------------------------------------
 
 _RIM = 256
-"""Longest side at which the rim is measured, in lightness only. At this size, an image of 256 pixels shows as much as a
-larger one. In lightness, a JPEG that stores colour at half the resolution shows as much as any other file."""
+"""Longest side at which the contour of the edited region is measured, in lightness only. At this size, an image of 256
+pixels shows as much as a larger one. In lightness, a JPEG that stores colour at half the resolution shows as much as
+any other file."""
 _REACH = 8
-"""Number of pixels examined on both sides of the rim, since the region is known only to within a few pixels."""
+"""Number of pixels examined on both sides of the contour, since the region is known only to within a few pixels."""
 _ALONG = 5
-"""Number of pixels averaged along the rim. A seam follows the rim; noise and texture do not."""
+"""Number of pixels averaged along the contour. A seam follows the contour; noise and texture do not."""
 _WIDE = 3
 """Number of pixels on both sides within which a soft transition ends."""
 _SOFT = (0.65, 0.85)
@@ -53,17 +54,17 @@ _OUTLINE = 0.3
 """Share of the earlier step by which the contrast at an object's outline may grow when the object is recoloured."""
 _LEAKED = 5.0
 """Factor by which visible changes outside the edit reduce the seam. If they cover a fifth of the image, no seam is
-reported, since the rims belong to those changes."""
+reported, since the contours belong to those changes."""
 _SHORT = 200
-"""Length of the rim in pixels below which the seam is reduced. A shorter rim belongs to a small object, whose outline
-cannot be distinguished from a seam."""
+"""Length of the contour in pixels below which the seam is reduced. A shorter contour belongs to a small object, whose
+outline cannot be distinguished from a seam."""
 _USUAL = 0.6
-"""Limit of the steps that noise and texture explain: this multiple of this quantile of the steps across the rim."""
+"""Limit of the steps that noise and texture explain: this multiple of this quantile of the steps across the contour."""
 
 
 def find_seam(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the sharp step in lightness along the rim. The step that was there before the edit, and noise, are
-    subtracted."""
+    """Measure the sharp step in lightness along the contour of the edited region. The step that was there before the
+    edit, and noise, are subtracted."""
     height, width = scene.shape
     scale = _RIM / max(height, width)
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
@@ -98,7 +99,7 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
 
 def _steps(profiles: Array, reach: int) -> Array:
     """Return differences between samples that are `reach` pixels away on both sides. They are returned for several
-    positions, since the rim is known only to within a few pixels."""
+    positions, since the contour is known only to within a few pixels."""
     middle = profiles.shape[1] - 2 * _WIDE
     ahead = _WIDE + reach
     behind = _WIDE - reach
@@ -109,8 +110,8 @@ def _steps(profiles: Array, reach: int) -> Array:
 
 
 def _profiles(planes: Array, region: Array) -> Array | None:
-    """Sample images across the rim. Return an array of points along the rim x offsets x images, or None if no rim is
-    long enough."""
+    """Sample images across the contours of a region. Return an array of points along the contours x offsets x images,
+    or None if no contour is long enough."""
     contours, _ = cv2.findContours(region, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     height, width = region.shape
     offsets = np.arange(-_REACH, _REACH + 1, dtype=np.float32)[:, None]
@@ -485,7 +486,7 @@ _QUIET = 0.75
 
 
 def find_shift(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure how far colours shifted outside all local changes, and in which share of the image the shift is visible."""
+    """Measure how far colours shifted outside all local changes, and in what share of the image the shift is visible."""
     size = (_CELLS, _CELLS)
     changed = change.visible > 1
     quiet = (change.outside > 0) & ~changed

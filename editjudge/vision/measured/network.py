@@ -32,7 +32,7 @@ _LEAST = 0.2
 """Minimum share of the image's side that the close view shows. A smaller area would be mostly interpolation."""
 
 _ALL = (0.0, 1.0, 0.0, 1.0)
-"""Top, bottom, left and right of the full image, as shares."""
+"""Top, bottom, left and right edge of the full image, as fractions of its height and width."""
 
 Features: TypeAlias = Mapping[str, Array]
 """Kinds of features, each as a row of numbers; NaN if there is nothing to compare."""
@@ -85,8 +85,8 @@ def see(image: Array) -> dict[str, Array]:
 
 
 def edit_box(inside: Array) -> tuple[float, float, float, float]:
-    """Return the top, bottom, left and right edge of the edit and its surroundings, as shares. If nothing was edited,
-    return those of the full image."""
+    """Return the top, bottom, left and right edge of the edit and its surroundings, as fractions of the image's height
+    and width. If nothing was edited, return the edges of the full image."""
     if not inside.any():
         return _ALL
     bounds: list[float] = []

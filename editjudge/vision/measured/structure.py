@@ -332,7 +332,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median, which a line along the rim hardly affects, or NaN if all weights are zero."""
+    """Return the weighted median, which a line along the contour hardly affects, or NaN if all weights are zero."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
     if not heap[-1] > 0:

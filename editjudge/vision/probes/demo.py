@@ -30,7 +30,7 @@ _GROUNDS = {"grass": (58, 110, 34), "gravel": (62, 70, 8), "brick": (60, 50, 22)
 """Public-domain photographs (CC0) of the ground, with the lightness, hue and chroma they are given."""
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
 _SLOTS = (0.2, 0.5, 0.8)
-"""Positions of the objects, as shares of the width."""
+"""Positions of the objects, as fractions of the width."""
 
 
 def _ball(down: Pixels) -> Pixels:

@@ -26,7 +26,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Region:
-    """An ellipse, with its centre and half axes as shares of the image."""
+    """An ellipse, with its centre and half axes as fractions of the image's width and height."""
 
     x: float
     y: float
@@ -221,7 +221,7 @@ def resized(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def moved(image: Pixels, region: Region, by: tuple[float, float]) -> Pixels:
-    """Push a region aside by shares of its half axes. The surroundings stretch and shrink, so there is no break."""
+    """Push a region aside by fractions of its half axes. The surroundings stretch and shrink, so there is no break."""
     height, width = image.shape[:2]
     xs, ys = grid(image.shape)
     far = np.hypot(*region.coordinates(image.shape))

@@ -1,4 +1,4 @@
-"""Results of probes: sensitivity, specificity, monotonicity, controls and injections, as figures and tables."""
+"""Results of probes: sensitivity, specificity, monotonicity, controls and injections, as numbers and tables."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def figures(
     judge: str = "",
     made_from: str = "",
 ) -> ProbeResult:
-    """Compute all figures about a judge. Failures are counted, but excluded from means."""
+    """Compute all statistics about a judge. Failures are counted, but excluded from means."""
     answers = {(answer.item, answer.rubric): answer for answer in answered}
     rubrics = [load(name) for name in dict.fromkeys(rubric for _, rubric in answers)]
     responses = [_Responses(family, probes, answers, rubrics) for family in FAMILIES]
@@ -469,7 +469,7 @@ def _sensitivities(sensitivities: Sequence[Sensitivity], how: str) -> Table:
 
 
 def _two(value: float | None, ci: Interval | None) -> Figure:
-    """Format a figure with two decimals, whatever its interval. With few photographs, the interval may have a width of
+    """Format a number with two decimals, whatever its interval. With few photographs, the interval may have a width of
     0."""
     text = "-" if value is None else figure_text(value, ci, digits=2)
     return Figure(value, ci, text=text)
