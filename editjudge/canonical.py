@@ -47,7 +47,7 @@ def text_hash(text: str) -> str:
 compact_json = _ENCODE["compact"]
 """Return the JSON string that `json_hash(value, "compact")` hashes."""
 json_text = json.encoder.encode_basestring_ascii
-"""Return the JSON of a string. The result is the same as that of `compact_json`, in a third of the time."""
+"""Return the JSON of a string. The result is the same as from `compact_json`, in a third of the time."""
 
 
 def read_json(text: str | bytes) -> Any:

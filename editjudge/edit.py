@@ -93,7 +93,9 @@ class Edit:
     """
 
     def image(self, name: str) -> ImageSource | None:
-        """Return the image with this name, or None if there is none. For a crop (`input@box`), return the full image."""
+        """Return the image with this name, or None if the edit does not have it. For a crop (`input@box`), return the
+        full image.
+        """
         name = name.partition("@")[0]
         source: ImageSource | None = (
             getattr(self, name) if name in IMAGE_ROLES else self.images.get(name)
@@ -126,7 +128,7 @@ class Edit:
         return images | dict(self.images)
 
     def value(self, name: str) -> object:
-        """Return the value of a column, or None if there is none. Dots refer to members of an object, as in
+        """Return the value of a column, or None if the edit does not have it. Dots refer to members of an object, as in
         `scene.light`.
         """
         if name in _TEXT_FIELDS:
@@ -142,7 +144,7 @@ class Edit:
         return replace(self, images=images)
 
     def text(self, name: str) -> str:
-        """Return the text with this name, or an empty string if there is none."""
+        """Return the text with this name, or an empty string if the edit does not have it."""
         value = self.value(name)
         return str(value) if isinstance(value, str | int | float) else ""
 

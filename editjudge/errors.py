@@ -63,7 +63,7 @@ def _short(value: object) -> str:
 
 
 class EditjudgeError(Exception):
-    """Base class of all errors that editjudge raises on purpose."""
+    """Base class of all errors that editjudge raises deliberately."""
 
     def __init__(
         self, message: str = "", *, code: str = "", options: Iterable[Option] = ()

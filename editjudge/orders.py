@@ -95,7 +95,7 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    """Return the choice for a stored answer. `both_good` and `both_bad` count as a tie."""
+    """Return the choice for a stored answer, or None if there is no answer. `both_good` and `both_bad` count as a tie."""
     if answer is None:
         return None
     if answer in _COUNTED:

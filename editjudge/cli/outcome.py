@@ -295,7 +295,7 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
 
 
 def _total(estimates: Sequence[Estimate]) -> dict[str, float | None]:
-    """Return the sums over all judges. The price is None if that of any judge is unknown."""
+    """Return the sums over all judges. The price is None if any judge's price is unknown."""
     known = [estimate.price for estimate in estimates if estimate.price is not None]
     return {
         "calls": sum(estimate.calls for estimate in estimates),

@@ -68,7 +68,7 @@ class Prices:
 
 @functools.cache
 def prices(path: Path | None = None) -> Prices:
-    """Read the user's price file, or the built-in one if there is none."""
+    """Read the user's price file, or the built-in one if the user has none."""
     import yaml
 
     chosen = path or Path(os.environ.get("EDITJUDGE_PRICES") or BUILTIN)

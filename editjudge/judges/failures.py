@@ -166,7 +166,8 @@ def read_error(
     status: int, names: Iterable[object], message: str
 ) -> tuple[ProblemKind, str] | None:
     """Return the kind of failure given by the first matching row of the table, and the matched words of the message.
-    Named fields are compared before words. If a named field matches, the matched words are empty.
+    Named fields are compared before words. If a named field matches, the matched words are empty. Return None if no row
+    matches.
     """
     fields = {re.split(r"[.\[]", name)[0] for name in names if isinstance(name, str)}
     rows = [row for row in error_rows() if status in row.statuses]
@@ -187,7 +188,7 @@ _LIMIT = re.compile(
 
 
 def context_limit(message: str) -> int | None:
-    """Return the context length in tokens, if the server's message states it."""
+    """Return the context length in tokens, or None if the server's message does not state it."""
     match = _LIMIT.search(message)
     return int(match[1].replace(",", "")[:12]) if match else None
 

@@ -140,7 +140,7 @@ class HttpTransport:
                 )
 
     def _proxy(self, url: str) -> str | None:
-        """Return the proxy that the environment names, as the vendors' own clients do.
+        """Return the proxy that the environment names for a URL, as the vendors' own clients do, or None.
 
         It is looked up once for each host. aiohttp's `trust_env` would look it up for every request, in two threads.
         """

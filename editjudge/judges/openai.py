@@ -196,7 +196,7 @@ def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
 
 
 def _written(entry: Mapping[str, object]) -> tuple[bytes, float] | None:
-    """Return a token's bytes and the logarithm of its probability."""
+    """Return a token's bytes and the logarithm of its probability, or None if either is invalid."""
     logprob = entry.get("logprob")
     data = entry.get("bytes")
     if isinstance(logprob, bool) or not isinstance(logprob, int | float):

@@ -192,8 +192,8 @@ _WRITTEN = re.compile(rb'\s*("?)([-+.\deE]*)(.*)', re.DOTALL)
 def _number(
     scale: Scale, spellings: Mapping[str, Number], written: bytes
 ) -> tuple[Number | None, bool]:
-    """Return the legal number that `written` spells, and whether further bytes could turn it into another number. White
-    space or a quotation mark before the number is ignored.
+    """Return the legal number that `written` spells (None if it spells no legal number), and whether more bytes could
+    turn it into another number. White space or a quotation mark before the number is ignored.
     """
     match = _WRITTEN.match(written)
     assert match  # noqa: S101  (all of it is optional)

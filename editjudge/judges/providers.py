@@ -297,7 +297,7 @@ def resolve(
 
 
 def first_set(environ: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """Return the value of the first of these environment variables that is set and not empty."""
+    """Return the value of the first of these environment variables that is set and not empty, or None."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 
@@ -399,8 +399,8 @@ def _is_loopback(host: str) -> bool:
 def _azure(
     base: str, deployment: str, version: str | None
 ) -> tuple[str, dict[str, str]]:
-    """Return the address and query of an Azure resource's v1 API. If a dated version is set, they are those of the
-    deployment instead.
+    """Return the address and query of an Azure resource's v1 API. If a dated version is set, return the address and
+    query of the deployment instead.
     """
     resource = base.removesuffix("/openai")
     if resource.endswith("/openai/v1"):
@@ -426,7 +426,7 @@ def _set_keys(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
 def _key(
     spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
 ) -> tuple[Secret | None, list[str]]:
-    """Return a provider's key, and warnings about it."""
+    """Return a provider's key, or None if no key is set, and warnings about the key."""
     keys = _set_keys(provider, environ)
     if not keys:
         if provider.needs_key and needs_key:

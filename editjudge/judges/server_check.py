@@ -51,7 +51,7 @@ SECONDS = 10.0
 MAX_IMAGES = 16
 """Maximum number of images that are tried in one question; no rubric shows that many."""
 _MAX_CONTEXT = 65_536
-"""Largest context in tokens that is exceeded on purpose. More would take long to send and, if accepted, to read."""
+"""Largest context in tokens that is deliberately exceeded. More would take long to send and, if accepted, to read."""
 _FORMATS = ("jpeg", "png", "webp", "gif")
 _MAX_MODELS = 50
 """Number of models that are shown from a server's list."""
@@ -384,7 +384,9 @@ class _Examiner:
         return low
 
     async def _choices(self) -> int | None:
-        """Return how many replies the server returns when four are requested."""
+        """Return how many replies the server returns when several are requested. Return None if the check could not be
+        carried out.
+        """
         for number in (4, 2):
             reply = await self._try("choices", choices=number)
             if isinstance(reply, Reply):
@@ -394,8 +396,8 @@ class _Examiner:
         return 1
 
     def _context(self) -> int | None:
-        """Return the context length that the list of models states, in the fields used by vLLM and SGLang, llama.cpp
-        and OpenRouter.
+        """Return the context length that the server's list of models states, in the fields used by vLLM and SGLang,
+        llama.cpp and OpenRouter. Return None if the list does not state it.
         """
         for entry in self._listed:
             if entry["id"] == self._endpoint.model:

@@ -206,7 +206,7 @@ def merged(
 
 
 def document(body: bytes) -> dict[str, object]:
-    """Return the JSON object in a body, or an empty object if there is none."""
+    """Return the JSON object in a body, or an empty object if the body is not a JSON object."""
     try:
         # Ignore absurdly long numbers: `int` raises on 5,000 digits, although the rest of the body is valid.
         return mapping(
@@ -258,6 +258,6 @@ def total(*counts: int | None) -> int | None:
 
 
 def header(headers: Mapping[str, str], *names: str) -> str | None:
-    """Return the value of the first of these headers that is present. Case is ignored."""
+    """Return the value of the first of these headers that is present, or None. Case is ignored."""
     lower = {key.lower(): value for key, value in headers.items()}
     return next((lower[name] for name in names if lower.get(name)), None)

@@ -494,8 +494,8 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
 
 
 def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
-    """Return the scores of both runs. The column `pair` identifies the edits that both runs have, and is empty for the
-    others."""
+    """Return the scores of both runs, and the match of their edits. The column `pair` identifies the edits that both
+    runs have, and is empty for other edits."""
     pairing = match(a.side, b.side, same)
     if not pairing.matched:
         task = "input and instruction"

@@ -178,8 +178,8 @@ def same_rubrics(
     across_rubrics: bool = False,
     factors: Collection[str] = (),
 ) -> SameRubrics:
-    """Return both runs without the factors that cannot be compared. `factors` are those of interest; by default all
-    are.
+    """Return both runs without the factors that cannot be compared. `factors` are the factors of interest, by default
+    all.
 
     Raises `UsageError` if rubrics differ and `across_rubrics` is false, or if no factor has the same scale in both
     runs.

@@ -155,8 +155,8 @@ def _steps(
 
 
 def _step_in(pattern: str, name: str) -> float | None:
-    """Return the number that a pattern finds in a name. If the pattern has a group, the number is read from the first
-    group."""
+    """Return the number that a pattern finds in a name, or None if the pattern does not match. If the pattern has a
+    group, the number is read from the first group."""
     match = step_pattern(pattern).search(name)
     if match is None:
         return None

@@ -518,7 +518,7 @@ def msgpack_means_the_same(server: Server) -> None:
 
 
 def _expect_same(server: Server, answer: ServerAnswer) -> None:
-    """Raise `Failed` unless the reward equals that of edit 0 when sent as JSON."""
+    """Raise `Failed` unless the reward equals the reward of edit 0 when sent as JSON."""
     (reward,) = server.checked(answer)
     (plain,) = server.numbers(edit(0))
     expect(

@@ -395,7 +395,9 @@ def _full(term: Term, rows: Rows) -> Cells:
 
 
 def _weighted_mean(term: Term, rows: Rows) -> Cells:
-    """Return the weighted mean over the factors that the judge was asked about. The weights are normalised to sum to 1."""
+    """Return the weighted mean over the factors that were requested from the judge. The weights are normalised to sum
+    to 1.
+    """
     arithmetic = rows.arithmetic
     cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
     weights = [

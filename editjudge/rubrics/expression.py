@@ -173,8 +173,8 @@ class Term:
         return None if None in parts else _ENDS[self.op](self, *parts)
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
-        """Return the bounds of a sum whose values are between `low` and `high`. Some values may be missing, because no
-        question requested them.
+        """Return the bounds of a sum whose values are between `low` and `high`, or None if the number of values is
+        unknown. Some values may be missing, because no question requested them.
         """
         if any(term.for_each for term in self.walk()):
             return None
@@ -213,7 +213,7 @@ def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
 
 
 def _of_shares(*parts: Ends) -> Ends | None:
-    """Return the bounds of a product or power: 0 and 1, if all its parts are between 0 and 1."""
+    """Return the bounds of a product or power: 0 and 1 if all its parts are between 0 and 1, else None."""
     return (0.0, 1.0) if all(low >= 0 and high <= 1 for low, high in parts) else None
 
 

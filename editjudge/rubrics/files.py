@@ -110,13 +110,13 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
 
 
 def load_set(name_or_path: str) -> RubricSet | None:
-    """Return a set by its name or file, or None if the name or file is that of a single rubric."""
+    """Return a set by its name or file, or None if the name or file refers to a single rubric."""
     loaded = load_any(name_or_path)
     return loaded if isinstance(loaded, RubricSet) else None
 
 
 def load_one(name_or_path: str) -> Rubric:
-    """Return a rubric. If the name is that of a set, its rubrics are fused into one."""
+    """Return a rubric. If the name refers to a set, the rubrics of the set are fused into one."""
     loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded

@@ -460,7 +460,7 @@ def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
 
 
 def _merged(parts: Iterable[Part], joint: str) -> Iterator[Part]:
-    """Join neighbouring texts into one part."""
+    """Yield the parts, with neighbouring texts joined into one part."""
     for is_text, run in itertools.groupby(
         parts, lambda part: isinstance(part, TextPart)
     ):

@@ -164,7 +164,9 @@ class Engine:
         return list(lookup.open)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
-        """Return tasks that another process released, or left unfinished when it died. Wait a while if there are none."""
+        """Return tasks that another process released, or left unfinished when it died. Wait a while if there are no
+        such tasks.
+        """
         lookup = await self.asker.look_again(judge)
         self.tally.statuses.update(lookup.statuses.values())
         self.tally.cached += len(lookup.statuses)

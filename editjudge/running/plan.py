@@ -102,7 +102,7 @@ class QuestionSettings:
 
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
-        """Rubrics, grouped by stage. A rubric that uses another rubric's answer is asked in a later stage."""
+        """Rubrics, grouped by stage. A rubric that uses another rubric's answer is in a later stage."""
         return stages(self.rubrics)
 
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
@@ -545,7 +545,9 @@ class _QuestionImages:
         return _problem("missing_output", reason or message, key_text)
 
     def _other_outputs(self, role: str) -> list[str]:
-        """Return the outputs that the edit has instead of this one: both outputs of a pair, or that of a single edit."""
+        """Return the outputs that the edit has instead of this one: both outputs of a pair, or the output of a single
+        edit.
+        """
         edit = self._edit
         if edit.image(role) is not None or role.partition("@")[0] in edit.outputs:
             return []

@@ -181,8 +181,8 @@ def _digest(source: ImageSource, digests: DigestCache) -> str | None:
 def scores_of(
     store: Store, run: RunRecord, items: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the scores of all repeats and judges, keyed by edit id and then by name. A name is that of a factor, a
-    mean of factors or a set score. Edits that are not in the run are left out.
+    """Return the scores of all repeats and judges, keyed by edit id and then by name. A name refers to a factor, a mean
+    of factors or a set score. Edits that are not in the run are left out.
     """
     scores: dict[str, dict[str, list[float]]] = {}
     verdicts: dict[tuple[str, str, int], dict[str, list[float]]] = {}

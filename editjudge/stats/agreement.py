@@ -610,8 +610,8 @@ def _halos(
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the mean Spearman correlation over all pairs of factors. Each pair is compared on the items that have both
-    factors."""
+    """Return the mean Spearman correlation over all pairs of factors, or None if it is undefined. Each pair is compared
+    on the items that have both factors."""
     strata, _ = _factor_pairs(factors, {})
     return number(averaged(strata, ("spearman",))["spearman"])
 

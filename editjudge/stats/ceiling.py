@@ -337,8 +337,8 @@ def _codes(values: Floats) -> Ints:
 
 
 def _mean_defined(values: Floats) -> Floats:
-    """Return the mean of the defined values over the first axis. NumPy would warn if there are none; this function does
-    not."""
+    """Return the mean of the defined values over the first axis. NumPy would warn if no value is defined; this function
+    does not."""
     good = np.isfinite(values)
     n = good.sum(axis=0)
     return np.where(
@@ -680,12 +680,14 @@ def _drawn_icc(sums: Mapping[str, Floats]) -> Floats:
 
 
 def one_against_rest(ratings: Ratings) -> float | None:
-    """Return the mean Spearman correlation of each rater with the mean of the others, on one factor."""
+    """Return the mean Spearman correlation of each rater with the mean of the other raters, on one factor."""
     return _variant(ratings.item, ratings.rater, ratings.score).loo_spearman
 
 
 def alpha_interval(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha with squared differences. Items may have any number of ratings."""
+    """Return Krippendorff's alpha with squared differences, or None if it is undefined. Items may have any number of
+    ratings.
+    """
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -698,8 +700,8 @@ def alpha_interval(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_ordinal(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha on an ordinal scale. The distance between two values is the squared difference of
-    their midranks."""
+    """Return Krippendorff's alpha on an ordinal scale, or None if it is undefined. The distance between two values is
+    the squared difference of their midranks."""
     from scipy.stats import rankdata
 
     item, x = _pairable(item, x)
@@ -707,7 +709,9 @@ def alpha_ordinal(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_nominal(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha on a nominal scale, where values are either equal or different."""
+    """Return Krippendorff's alpha on a nominal scale, where values are either equal or different. Return None if it is
+    undefined.
+    """
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -724,7 +728,7 @@ def alpha_nominal(item: Codes, x: Floats) -> float | None:
 
 def fleiss(item: Codes, x: Floats) -> float | None:
     """Return Fleiss' kappa over the items with the most common number of ratings, since it requires the same number for
-    each item."""
+    each item. Return None if it is undefined."""
     m = np.bincount(item)
     m = m[m > 1]
     if len(m) == 0:
@@ -742,8 +746,8 @@ def fleiss(item: Codes, x: Floats) -> float | None:
 
 
 def icc1(item: Codes, x: Floats) -> float | None:
-    """Return ICC(1), the reliability of a single rating (one-way random effects). Items may have different numbers of
-    ratings."""
+    """Return ICC(1), the reliability of a single rating (one-way random effects), or None if it is undefined. Items may
+    have different numbers of ratings."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
     n = len(x)
@@ -760,7 +764,7 @@ def icc1(item: Codes, x: Floats) -> float | None:
 
 def icc2k(item: Codes, rater: Codes, x: Floats) -> float | None:
     """Return ICC(2,k), the reliability of the mean rating (two-way random effects), over the items that all raters
-    rated."""
+    rated. Return None if it is undefined."""
     table = crossed(item, rater, x)
     n, k = table.shape
     if n < 2 or k < 2:

@@ -91,7 +91,7 @@ class Difference:
     level: float
     """Confidence level of `ci` and `detectable`: 95 %, or higher after Holm's correction."""
     method: Method | None
-    """Method behind `p`, `ci`, `detectable` and the verdict; None if there are none."""
+    """Method behind `p`, `ci`, `detectable` and the verdict; None if these are missing."""
     effective: float
     """Effective number of source images (see `inference.Clusters.effective`)."""
     p: float | None

@@ -593,7 +593,7 @@ def _limits(
 
 
 def difference_ends(scale: Ends | None) -> Ends | None:
-    """Return the range of possible (signed) differences between two scores on a scale."""
+    """Return the range of possible (signed) differences between two scores on a scale, or None if the scale is unknown."""
     if scale is None:
         return None
     length = abs(scale[1] - scale[0])
@@ -666,7 +666,9 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def wilcoxon(values: Floats, groups: Codes) -> float | None:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test over groups, ignoring groups without a difference."""
+    """Return the two-sided p-value of Wilcoxon's signed-rank test over groups, ignoring groups without a difference.
+    Return None if there are no values.
+    """
     from scipy import stats
 
     if len(values) == 0:

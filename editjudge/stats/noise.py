@@ -45,7 +45,7 @@ class Noise:
 
     def reliability(self, repeats: int = 1) -> float | None:
         """Return the reliability of one judge's mean over this number of repeats, which is the share of variance that
-        is not noise."""
+        is not noise. Return None if it is unknown."""
         signal = self.signal
         if signal is None or self.repeat_variance is None:
             return None
@@ -53,7 +53,9 @@ class Noise:
         return signal / total if total > 0 else None
 
     def needed_edits(self, width: float, repeats: int = 1) -> int | None:
-        """Return the number of edits needed for a 95 % interval of this width, with this number of repeats per edit."""
+        """Return the number of edits needed for a 95 % interval of this width, with this number of repeats per edit.
+        Return None if the variance is unknown.
+        """
         if self.signal is None:
             return None
         spread = self.signal + (self.repeat_variance or 0.0) / repeats
@@ -98,7 +100,9 @@ def _noise(factor: str, scores: Scores) -> Noise:
 def _components(
     table: Floats, noise_of_mean: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Return the edit, judge and interaction variance, found by equating mean squares with their expectations."""
+    """Return the edit, judge and interaction variance, found by equating mean squares with their expectations. A
+    variance that cannot be estimated is None.
+    """
     n, j = table.shape
     if n < 2:
         return None, None, None
@@ -113,7 +117,9 @@ def _components(
 
 
 def _self_consistency(score: Floats, cell: Codes) -> tuple[float | None, float | None]:
-    """Return the share of pairs of repeats with equal scores, and the mean difference within pairs."""
+    """Return the share of pairs of repeats with equal scores, and the mean difference within pairs. Both are None if no
+    edit was judged repeatedly.
+    """
     order = np.lexsort((score, cell))
     codes = cell[order]
     values = score[order]

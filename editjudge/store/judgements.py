@@ -234,7 +234,9 @@ class JudgementStore(Database):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement for a key. It has only the exchanges of its own attempt."""
+        """Return the stored judgement for a key, or None if the store has no judgement for it. It has only the
+        exchanges of its own attempt.
+        """
         rows = self._read(sa.select(judgements).where(judgements.c.key == key))
         if not rows:
             return None
@@ -278,8 +280,8 @@ class JudgementStore(Database):
         return values
 
     def replies(self, key: str, at: float | None = None) -> list[Exchange]:
-        """Return all exchanges for a key, including those of failed attempts. With `at`, return only those of the
-        judgement made at that time.
+        """Return all exchanges for a key, including those of failed attempts. With `at`, return only the exchanges of
+        the judgement made at that time.
         """
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
         if at is not None:

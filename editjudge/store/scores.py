@@ -173,7 +173,7 @@ class SetScorer:
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
     """Options, in order, of the factors that are choices instead of scores."""
     lists: Mapping[str, str] = field(default_factory=dict)
-    """Column with the list, for each rubric that is asked once for each element of a list."""
+    """Column with the list, for each rubric whose question is asked once for each element of a list."""
     samples: Mapping[str, int] = field(default_factory=dict)
     """Number of questions in each repeat of the run, keyed by rubric."""
 
@@ -248,8 +248,8 @@ class SetScorer:
         return float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
-        """Yield the scores of every edit to which a set applies. An edit has no scores if none of the set's rubrics
-        asked about it.
+        """Yield the scores of every edit to which a set applies. An edit has no scores if none of the set's questions
+        were asked about it.
         """
         for name, judge in self._judges.items():
             for formula in self.formulas:
@@ -305,7 +305,7 @@ class _FactorAnswer(NamedTuple):
     sample: int
     """Index within the repeat: the sample of the rubric and, for a pair, the order."""
     element: int
-    """Index of the list element, if the rubric is asked for each of them."""
+    """Index of the list element, if the rubric's question is asked for each element of a list."""
     value: float
     code: int
     """OK, or a code that says why the value is missing."""

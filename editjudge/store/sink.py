@@ -71,7 +71,9 @@ class Sink(Protocol):
         ...
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement for a key. A later question may depend on it."""
+        """Return the stored judgement for a key, or None if the store has no judgement for it. A later question may
+        depend on the judgement.
+        """
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:

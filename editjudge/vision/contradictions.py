@@ -182,7 +182,8 @@ _Images = Mapping[str, Mapping[str, str | None]]
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Check other judges' verdicts for which there is evidence, on these edits or, if none are given, on all.
+    """Check other judges' verdicts for which there is evidence, and yield the results. Without `edits`, the verdicts on
+    all edits are checked.
 
     Results are in the order of the tasks.
     """

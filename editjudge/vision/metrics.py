@@ -237,7 +237,7 @@ def _blurred(values: Array) -> Array:
 
 
 def _inner(values: Array) -> Array:
-    """Return the values without those at the border, where a window would extend beyond the image."""
+    """Return the values except at the border, where a window would extend beyond the image."""
     return values[BORDER:-BORDER, BORDER:-BORDER]
 
 

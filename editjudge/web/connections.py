@@ -64,7 +64,7 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def _make_room(self) -> None:
-        """Close a connection if there are too many.
+        """Close a connection if there are too many open connections.
 
         The one whose client has been inactive for longest is closed: an idle connection if possible, otherwise one
         whose client has stopped sending or reading. If all other clients are waiting for the server, this connection is

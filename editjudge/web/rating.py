@@ -409,7 +409,7 @@ class _RatingPages:
         return self._browser.positions(run, Query.parse(view), models)
 
     def _chosen_rubrics(self, run: RunRecord, name: str) -> list[Rubric]:
-        """Return the rubrics with this name. The versions that the run's judges were asked take precedence."""
+        """Return the rubrics with this name. The versions that the run's judges used take precedence."""
         of_run = self._store.questions_of(run).rubrics
         if name in of_run:
             return [of_run[name]]

@@ -432,7 +432,9 @@ def _scores_of(answers: Sequence[EditAnswer], factor: str) -> list[float]:
 
 
 def _following(siblings: list[Item], item: Item) -> Item | None:
-    """Return the next model's edit of the same input and instruction. After the last model, the first one follows."""
+    """Return the next model's edit of the same input and instruction, or None if there is no other edit. After the last
+    model, the first one follows.
+    """
     names = [sibling.item for sibling in siblings]
     if len(names) < 2 or item.item not in names:
         return None

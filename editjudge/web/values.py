@@ -173,7 +173,7 @@ def pretty(value: object) -> str:
 def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
     """Return the question as it was sent, with images as [image: role].
 
-    For a rubric that is asked for each element of a list, it is the question about the first element.
+    For a rubric whose question is asked for each element of a list, it is the question about the first element.
     """
     edit = Edit(
         item.item,

@@ -343,7 +343,7 @@ _EQUAL = 1e-9
 def compare(
     rubric: Rubric, a: Subject, b: Subject, calibration: Calibration, order: str | None
 ) -> Assessment:
-    """Compare two outputs by the mean of the factors that have a score for both. Abstain if there are none.
+    """Compare two outputs by the mean of the factors that have a score for both. Abstain if there is no such factor.
 
     The result does not depend on the order of the outputs, since each is measured separately.
     """

@@ -205,7 +205,7 @@ def _differences(a: Array, b: Array) -> list[Array]:
 
 
 def colour_difference(a: Array, b: Array) -> Array:
-    """Return the CIE94 colour difference of each pixel. The chroma weight is that of `a`."""
+    """Return the CIE94 colour difference of each pixel. The chroma weight is computed from `a`."""
     delta = a - b
     chroma = cv2.magnitude(a[..., 1], a[..., 2])
     colour = cv2.magnitude(delta[..., 1], delta[..., 2]) / (1 + 0.03 * chroma)

@@ -346,8 +346,8 @@ def classify(
     *,
     change: Change | None = None,
 ) -> Degenerate | None:
-    """Return the reason why the edited image is degenerate, including uncertain and requested cases. `change` is an
-    earlier measurement."""
+    """Return the reason why the edited image is degenerate, including uncertain and requested cases, or None if it is
+    not degenerate. `change` is an earlier measurement."""
     before = None if before is None else shrink(before, _SIDE)
     edited = shrink(edited, _SIDE)
     output = _classify(before, edited, instruction, change)
@@ -406,8 +406,8 @@ _BESIDE_INPUT: Sequence[tuple[Kind, Callable[[Array, Array], str | None]]] = (
 def _classify(
     before: Array | None, edited: Array, instruction: str, change: Change | None
 ) -> Degenerate | None:
-    """Return the first kind that applies. Certain kinds come first. For example, a black frame is also unrelated to the
-    input, but it is reported as black."""
+    """Return the first kind of degenerate output that applies, or None. Certain kinds come first. For example, a black
+    frame is also unrelated to the input, but it is reported as black."""
     if clause := thumbnail(before, edited):
         return Degenerate("thumbnail", clause)
     if too_small(edited) or (before is not None and too_small(before)):

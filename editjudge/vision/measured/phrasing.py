@@ -96,7 +96,7 @@ def mentions(name: str, text: str) -> bool:
 
 
 def first_match(name: str, text: str) -> re.Match[str] | None:
-    """Return the match of the first phrasing with this name that matches the entire text."""
+    """Return the match of the first phrasing with this name that matches the entire text, or None."""
     return next(
         (match for pattern in patterns(name) if (match := pattern.fullmatch(text))),
         None,

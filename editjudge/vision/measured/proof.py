@@ -57,8 +57,8 @@ def named_colours(text: str) -> list[str]:
 
 
 def asked_colour(instruction: str) -> str | None:
-    """Return the only colour that an object should get. Return None if there is none, if there are several, or if the
-    instruction has any other request."""
+    """Return the only colour that an object should get. Return None if there is no such colour, if there are several,
+    or if the instruction has any other request."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
     match = first_match("colour", text)
     if match is None or quoted or len(named_colours(text)) != 1:
@@ -123,7 +123,9 @@ class Target:
 
 
 def region_wanted(before: Array, truth: Array, mask: Array | None) -> Array | None:
-    """Return the region of the intended edit, as a mask in the frame of the ground truth."""
+    """Return the region of the intended edit, as a mask in the frame of the ground truth. Return None if the edit
+    cannot be located.
+    """
     if mask is not None:
         return mask
     change = find_change(compose(truth, before))

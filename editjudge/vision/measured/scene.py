@@ -227,8 +227,8 @@ def _likeness(before: Array, after: Array, valid: Array) -> float:
 
 
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """Return the shift or small crop that makes the images agree better, as a map of the frame. Return None if there is
-    none."""
+    """Return the shift or small crop that makes the images agree better, as a map of the frame. Return None if no such
+    motion is found."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
     size = (max(32, round(width * scale)), max(32, round(height * scale)))

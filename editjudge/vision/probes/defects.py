@@ -144,8 +144,8 @@ class Defect:
 
 
 def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
-    """Replace the entity with that of the next photograph. Brightness and colour are matched, so that nothing else
-    differs."""
+    """Replace the entity with the entity of the next photograph. Brightness and colour are matched, so that nothing
+    else differs."""
     entity = scene.photograph.entity
     donor = ProbeScene(photograph(scene.index + 1, scene.seed), scene.index + 1, 0)
     rows, columns = _box(clean.shape, entity)

@@ -233,7 +233,9 @@ by chance."""
 
 
 def pretend(seed: int = 0) -> Iterator[Edit]:
-    """Make the edits of all editors for the same instructions, image by image. The result depends only on the seed."""
+    """Make and yield the edits of all editors for the same instructions, image by image. The result depends only on the
+    seed.
+    """
     with ThreadPoolExecutor(2) as pool:  # OpenCV releases the interpreter's lock
         for edits in pool.map(lambda pair: _edits(seed, *pair), enumerate(sources())):
             yield from edits

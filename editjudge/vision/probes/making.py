@@ -61,7 +61,7 @@ def probes(
     seed: int = 0,
     about: Container[str] = REQUEST + LIGHT,
 ) -> Iterator[Probe]:
-    """Make the probes for these rubrics, photograph by photograph. The same seed gives the same set."""
+    """Make and yield the probes for these rubrics, photograph by photograph. The same seed gives the same set."""
 
     def made(index: int) -> list[Probe]:
         return list(_Maker(index, seed).probes(about))
@@ -81,7 +81,8 @@ _DECIDING = {
 
 
 def controls(*, pairs: bool = False) -> Iterator[tuple[Edit, Mapping[str, Any]]]:
-    """Make edits or pairs whose answers are obvious to raters, with the expected answers keyed by `rubric.factor`.
+    """Yield edits or pairs whose answers are obvious to raters, each with the expected answers keyed by
+    `rubric.factor`.
 
     An expected answer is the lowest and highest correct score, or the better output of a pair.
     """
@@ -190,7 +191,7 @@ class _Maker:
         self._truths = {base: drawing.png(self._scene.clean(base)) for base in BASES}
 
     def probes(self, about: Container[str]) -> Iterator[Probe]:
-        """Make the probes for these rubrics."""
+        """Make and yield the probes for these rubrics."""
         scene = self._scene
         if any(rubric in about for rubric in LIGHT):
             yield from self.lights()
@@ -251,7 +252,7 @@ class _Maker:
         yield self._control("swapped", self._input, undone, input=clean)
 
     def degenerate(self) -> Iterator[Probe]:
-        """Make degenerate outputs, except for the unchanged input, which is one of the controls."""
+        """Make and yield degenerate outputs, except for the unchanged input, which is one of the controls."""
         image = self._scene.image
         height, width = image.shape[:2]
         clean = self._scene.clean("recolour")
@@ -305,7 +306,7 @@ class _Maker:
                 yield replace(control, rubrics=LIGHT)
 
     def injections(self) -> Iterator[Probe]:
-        """Make injections on an edit with many defects, so that its scores have room to rise."""
+        """Make and yield injections on an edit with many defects, so that its scores have room to rise."""
         instruction = self._scene.instruction("recolour")
         clean = self._scene.clean("recolour")
         bad = drawing.shifted(
@@ -350,7 +351,7 @@ class EditFolder:
         """Names of image files, keyed by the digest of their content."""
 
     def add(self, edit: Edit, manifest: str) -> Edit:
-        """Write the images of an edit and return the edit without them. Each distinct image is written once."""
+        """Write the images of an edit and return the edit without the images. Each distinct image is written once."""
         fields = ("id", "instruction", "group", "edit_type", "model")
         row = {name: getattr(edit, name) for name in fields}
         if not edit.model:
