@@ -95,7 +95,7 @@ class Plugin(NamedTuple):
     extra: str = ""
 
     def load(self) -> Any:
-        """Import the object."""
+        """Import the plug-in's object and return it."""
         module, _, attribute = self.target.partition(":")
         return getattr(importlib.import_module(module), attribute)
 

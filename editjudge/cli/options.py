@@ -582,7 +582,7 @@ def load_run(
     use: Of = "scores",
     evidence: bool = False,
 ) -> RunData:
-    """Load a run of scores."""
+    """Load a run and its scores. Raise `UsageError` for a pairwise run, which has no scores."""
     from editjudge.report.run_data import load
 
     store, name = open_run(name)

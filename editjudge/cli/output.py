@@ -116,7 +116,7 @@ def read_text(path: str, limit: int) -> str:
 
 
 def confirmed(question: str) -> bool:
-    """Ask for confirmation."""
+    """Ask the user for confirmation, and return whether it was given."""
     try:
         return click.confirm(printable(question), err=True)
     except click.Abort:

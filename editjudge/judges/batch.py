@@ -81,7 +81,7 @@ class BatchCalls:
     async def get(
         self, path: str, headers: Mapping[str, str] = {}
     ) -> dict[str, object]:
-        """Return the document at a path."""
+        """Send a GET request and return the JSON document of the response."""
         address = self._address(path, headers)
         answer = document(self._checked(await self._transport.get(*address)).body)
         if not answer:
@@ -141,7 +141,7 @@ class BatchClient(Protocol):
         ...
 
     async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
-        """Return the state of a batch."""
+        """Request the state of a batch from the provider and return it."""
         ...
 
     def answer(self, line: Mapping[str, object]) -> BatchAnswer:

@@ -189,7 +189,7 @@ def audit(
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """Facts about an image."""
+    """Digests, size and problem of an image, or whether it is missing."""
 
     digest: bytes = b""
     pixels: bytes = b""

@@ -73,7 +73,9 @@ FITTED = (
     "measured was fitted to people's quality ratings of ImagenHub's edits: on those images its agreement "
     "is in-sample and too good; `editjudge docs measured` has held-out figures"
 )
-"""Note on every result of that judge, since a run does not record whether its images are among these edits."""
+"""Note on every result of the judge `measured`, since a run does not record whether its images are among the edits to
+which the judge was fitted.
+"""
 _CONCLUSIONS = 4
 """Maximum number of judges that get a sentence above the tables."""
 

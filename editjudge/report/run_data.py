@@ -88,7 +88,7 @@ class RunData:
         return self.provenance.get(f"version of {spec}")
 
     def named(self, judges: Iterable[str]) -> str:
-        """Return the judges with their versions."""
+        """Return the names of the judges with their versions, separated by commas."""
         names = []
         for judge in judges:
             version = self.version(judge)

@@ -42,7 +42,7 @@ LEAST_SPREAD = 1e-3
 """Minimum difference between the best and the worst reward of several edits. If it is smaller, the judge does not
 discriminate between edits."""
 LEAST_NUMBERS = 4
-"""Minimum number of rewards for this comparison."""
+"""Minimum number of rewards for the comparison with `LEAST_SPREAD`."""
 REFUSALS = (400, 413, 422)
 """HTTP statuses of responses to a request that is invalid or too large."""
 

@@ -16,7 +16,7 @@ _KEPT = 2000
 _RECENT = 200
 """Number of latest rewards whose mean is compared with the mean of earlier rewards."""
 _LEAST = 30
-"""Minimum number of rewards on each side of this comparison."""
+"""Minimum number of recent rewards, and of earlier rewards, for the comparison of their means."""
 
 
 @dataclass

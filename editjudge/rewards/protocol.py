@@ -92,7 +92,7 @@ class Terms:
     max_waiting: int = 512
     """Maximum number of accepted edits that are not judged yet. Further batches are refused until there is room."""
     max_held: int = 512 * 2**20
-    """Maximum total size of their request bodies in bytes, which bounds memory."""
+    """Maximum total size in bytes of the request bodies of accepted edits, which limits memory use."""
     deadline: float = 300.0
     """Longest deadline of a request in seconds. It is also the default."""
     drain: float = 30.0
@@ -102,7 +102,7 @@ class Terms:
     images: Path | None = None
     """Folder in which the images of requests are stored by digest, so that the review pages can show them."""
     max_images: int = 10 * 2**30
-    """Maximum size of that folder in bytes. Further images are judged but not stored."""
+    """Maximum size of the folder `images` in bytes. Further images are judged but not stored."""
 
     def options_of(self, spec: str) -> Options:
         """Return the options for a judge. If there are other judges, a judge that only computes is not asked for token

@@ -296,7 +296,7 @@ class JudgingQueue:
         self.edits = 0
         """Number of accepted edits that are not judged yet."""
         self.held = 0
-        """Total bytes of their request bodies."""
+        """Total size in bytes of the request bodies of these edits."""
         self.closing = False
         self.budget = Budget(terms.budget)
         self.spans: dict[str, tuple[float, float]] = {}

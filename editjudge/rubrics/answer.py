@@ -33,7 +33,7 @@ class AnswerNode:
     in_order: tuple[tuple[str, AnswerNode], ...] = ()
     """The same members in the order in which failures are reported."""
     items: tuple[AnswerNode, ...] = ()
-    """Scores in a list."""
+    """Scores of an answer that is a list."""
 
     @functools.cached_property
     def factors(self) -> dict[str, str]:

@@ -59,7 +59,9 @@ class Arithmetic:
     power: Callable[[Number, Number], Number]
     divide: Callable[[Number, Number], Number]
     total: Callable[[Sequence[Number]], Number]
-    """Return the sum. Published scores are equal to the last digit only if they are added in the same order."""
+    """Return the sum of the values. Published scores are equal to the last digit only if they are added in the same
+    order.
+    """
     each: Callable[[Callable[[object], object], Column], Number]
     """Apply a function to the value that each edit has in a column."""
     without_warnings: Callable[[], AbstractContextManager[object]] = nullcontext

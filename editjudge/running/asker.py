@@ -65,7 +65,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The state of several tasks."""
+    """The state of several tasks: judged, to be judged by the caller, or in flight."""
 
     statuses: Mapping[str, str]
     """Statuses of the tasks that have a judgement, keyed by task key."""

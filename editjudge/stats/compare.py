@@ -521,7 +521,7 @@ class Drift:
     """Difference of each factor: current minus earlier score."""
     only_then: tuple[str, ...]
     only_now: tuple[str, ...]
-    """Factors that only one side has."""
+    """Factors that only the earlier side or only the current side has."""
 
 
 def drift(

@@ -95,7 +95,7 @@ class FactorColumn:
 
 @dataclass(frozen=True)
 class Columns:
-    """The score columns of a list."""
+    """The score columns of a list of edits."""
 
     factors: Sequence[FactorColumn]
     parts: Sequence[FactorColumn]

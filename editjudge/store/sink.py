@@ -93,11 +93,11 @@ class TaskClaims(Protocol):
         ...
 
     def give_back(self, keys: Collection[str]) -> None:
-        """Release keys."""
+        """Release the claims on these keys."""
         ...
 
     def close(self) -> None:
-        """Release all keys."""
+        """Release the claims on all keys."""
         ...
 
 

@@ -278,7 +278,7 @@ class MetricPair:
     notes: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value:
-        """Compute one of `METRICS`."""
+        """Compute the metric with this name, which is one of `METRICS`. Return a reason if it cannot be computed."""
         height, width = self.reference.shape[:2]
         h, w = self.edited.shape[:2]
         if abs(w * height / (h * width) - 1) > ASPECT:

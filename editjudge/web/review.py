@@ -90,7 +90,7 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run on the first page."""
+    """A run in the list on the first page."""
 
     run: RunRecord
     totals: RunTotals

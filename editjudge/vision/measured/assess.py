@@ -273,7 +273,7 @@ _FAMILY_UNITS = {
     **dict.fromkeys(("overall", "texture"), "octaves"),
     "seam": "lightness of 100",
 }
-"""Units of those measures in a family that are not listed by name."""
+"""Units of the measures in a family that are not listed by name."""
 
 
 def _evidence(

@@ -42,11 +42,11 @@ to one bit has .99; under four fifths of noise it has at most .91."""
 _COARSE = 64
 """Longer side in pixels at which an upscaled thumbnail keeps all its detail."""
 _FINER = 0.08
-"""Share of the contrast that an image loses when it is reduced to that size and enlarged again. If it loses less, it
-may be an upscaled thumbnail. Thumbnails of 32 pixels lose .01 to .07, whatever the upscaling method."""
+"""Share of the contrast that an image loses when it is reduced to `_COARSE` pixels and enlarged again. If it loses
+less, it may be an upscaled thumbnail. Thumbnails of 32 pixels lose .01 to .07, whatever the upscaling method."""
 _SOFTENED = 0.195
-"""The same loss relative to that of the input. Thumbnails of 32 pixels have .05 to .19, and a blur of 3 pixels has .2
-or more. Of 1,459 real edits only one is below, a field that is smeared all over."""
+"""Loss of contrast as for `_FINER`, relative to the input's loss. Thumbnails of 32 pixels have .05 to .19, and a blur
+of 3 pixels has .2 or more. Of 1,459 real edits only one is below, a field that is smeared all over."""
 _BLOCKS = 128
 """Maximum number of columns or rows at which blocks meet. No thumbnail has more."""
 _SMALL = 0.25
@@ -322,7 +322,8 @@ class Degenerate:
     nearly: bool = False
     """Whether it is nearly of its kind: it changed next to nothing, which a judge of the instruction can still judge."""
     requested: bool = False
-    """Whether the instruction asks for such an output. If so it is not a fault, but there is nothing to score."""
+    """Whether the instruction asks for an output of this kind. If so it is not a fault, but there is nothing to score.
+    """
 
     @property
     def set_aside(self) -> bool:

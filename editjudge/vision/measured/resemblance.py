@@ -37,8 +37,8 @@ _LEVELS = 4.0
 levels that is added. JPEG at quality 30 stays below 3.3 times; a new digit in unchanged surroundings has at least 28
 levels."""
 _ENCODED = 7.0
-"""Maximum of that percentile in levels. JPEG at quality 30 has up to 5.4; an upscaled thumbnail of 96 pixels has at
-least 9."""
+"""Maximum of the 99th percentile of the averaged difference, in levels. JPEG at quality 30 has up to 5.4; an upscaled
+thumbnail of 96 pixels has at least 9."""
 _PALETTE = 256
 """Maximum number of colours in a palette."""
 _MISSED = 24.0
@@ -49,9 +49,11 @@ _STRONG = 40.0
 """Difference in levels from which a cell of a 64 x 64 grid shows something else. It corresponds to 15 units of
 lightness. At most 10.6 units are invisible, and an encoder is off by less than 8 levels."""
 _CERTAIN = 4
-"""Number of such cells from which an output was certainly not just re-encoded."""
+"""Number of cells with a difference above `_STRONG` from which an output was certainly not just re-encoded."""
 _MANY = 24
-"""Number of such cells (.6 % of the image) from which an output is certainly not close to the input."""
+"""Number of cells with a difference above `_STRONG` (.6 % of the image) from which an output is certainly not close to the
+input.
+"""
 NEAR = 0.005
 """Minimum share of the image that must differ clearly for an output to count as an edit. 99 % of the real edits that
 people call at least partly done have more. Less results from adding a tenth of an edit to its input, from more

@@ -230,7 +230,7 @@ class Detail:
     fine: Array
     """Log2 ratio of the energy in the finest octave, after to before, for each block."""
     middle: Array
-    """The same ratio for the next coarser octave."""
+    """Log2 ratio of the energy in the next coarser octave, after to before, for each block."""
     contrast: float
     """Log2 ratio of the contrast of large shapes. Haze over the image lowers all bands by this much."""
     texture: Array

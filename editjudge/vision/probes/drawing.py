@@ -154,7 +154,7 @@ def shifted(
 
 
 def turned(image: Pixels, degrees: float) -> Pixels:
-    """Rotate all hues."""
+    """Return the image with all hues rotated by `degrees`."""
     lab = to_lab(image)
     cosine = np.cos(np.radians(degrees))
     sine = np.sin(np.radians(degrees))

@@ -67,10 +67,10 @@ class Sensitivity:
     unit: str
     doses: Sequence[float]
     off_target: str | None
-    """Factor that moved most among those that should stay the same."""
+    """Factor that moved most among the factors that should stay the same."""
     off_slope: float | None
     off_ratio: float | None
-    """Slope of that factor relative to the slope of the factor that must notice the defect."""
+    """Slope of the factor `off_target` relative to the slope of the factor that must notice the defect."""
     off_ci: Interval | None
 
 
@@ -103,7 +103,7 @@ class InjectionResult:
     factors: int
     """Number of factors that have a score both with and without the injection."""
     rise: float | None
-    """Mean rise of these factors, as a share of the scale."""
+    """Mean rise of these factors' scores with the injection, as a share of the scale."""
     most: float | None
     most_factor: str | None
     outcome: AttemptOutcome
@@ -124,7 +124,7 @@ class ProbeResult:
     rise_ci: Interval | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result at full precision."""
+        """Return the result as JSON at full precision."""
         document: dict[str, Any] = plain(self)
         return document
 
