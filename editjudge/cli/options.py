@@ -279,7 +279,7 @@ def _columns(
             raise click.BadParameter(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
-        # A rubric may name further fields, but a name close to a usual field is a typing error.
+        # A rubric may name additional fields, but a name close to a usual field is a typing error.
         close = near_miss(field, FIELDS)
         if close and not field.startswith(FIELDS):
             raise click.BadParameter(

@@ -129,7 +129,7 @@ _FINISHES: dict[str, Finish] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
 }
-"""Finish for each reason. All other reasons are normal ends, and the contract checks the text."""
+"""Finish for each finish reason of the API. All other reasons are normal ends, and the contract checks the text."""
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:

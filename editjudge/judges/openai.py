@@ -169,7 +169,7 @@ _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "content_filter": "refusal",
 }
-"""Finish for each reason. All other reasons are normal ends, and the contract checks the text."""
+"""Finish for each finish reason of the API. All other reasons are normal ends, and the contract checks the text."""
 
 
 def _text(content: object) -> str:

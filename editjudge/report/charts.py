@@ -304,7 +304,7 @@ def _panel(panel: Any, chart: DotChart) -> None:
     for number, name in enumerate(series):
         dots = [dot for dot in chart.dots if dot.series == name]
         shift = (number - (len(series) - 1) / 2) * 0.6 / len(series)
-        # A figure without an interval has a mark but no line.
+        # A value without an interval has a mark but no line.
         ends = [dot.ci or (dot.value, dot.value) for dot in dots]
         panel.errorbar(
             [dot.value for dot in dots],

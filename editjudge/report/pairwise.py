@@ -165,7 +165,7 @@ def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
     return PairRun(run, answers, origins)
 
 
-# --- the report of a run of pairs -----------------------------------------------------------------------------
+# --- the report of a pairwise run -----------------------------------------------------------------------------
 
 
 def report_pairs(pairs: PairRun) -> Answer:

@@ -146,7 +146,7 @@ def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
         from editjudge.store.scores import scorer_of
 
         scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
-        # A set defines its own scores. A mean of the same factors would be a figure that was never published.
+        # A set defines its own scores. A mean of the same factors would be a score that was never published.
         for formula in scorer.formulas if scorer else ():
             left_out |= {key for _, key in formula.refs}
     factors = dict.fromkeys(

@@ -107,7 +107,7 @@ class JudgeAgreement:
     """Failed or pending judgements of rated items, including repeats. `bounds` covers the scores they could have had."""
     unrated: int
     people: float | None
-    """Mean Spearman correlation of each rater with the mean of the others, over the same `n` items."""
+    """Mean Spearman correlation of each rater with the mean of the other raters, over the same `n` items."""
     further_rater: FurtherRater | None
     """Estimated agreement of an additional rater with the mean ratings of the same `n` items."""
     against_further_rater: Standing
@@ -449,7 +449,7 @@ def standing(
     if further.spearman is None:
         return Standing(None, None, further.reason)
     difference = spearman - further.spearman
-    # Group codes of the further rater's draws, so that each draw has the same source images on both sides.
+    # Group codes of the additional rater's draws, so that each draw has the same source images on both sides.
     group = np.array([further.group[item] for item in items], np.int64)
     same = Pairs(pairs.x, pairs.y, group, pairs.step)
     enough = min(carried([same]), further.carried)

@@ -116,7 +116,7 @@ def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Int
     for name, values in drawn.items():
         ci = interval(values, int(enough))
         if ci is not None:
-            # clipped to the range of the figure
+            # clipped to the range of the statistic
             lo, hi = _RANGE.get(name, (-np.inf, np.inf))
             limits[name] = Interval(min(max(ci.lo, lo), hi), max(min(ci.hi, hi), lo))
     return limits
@@ -175,7 +175,7 @@ def carried(strata: Sequence[Pairs]) -> float:
     if not parts:
         return 0.0
     group = np.concatenate([pairs.group for pairs in parts])
-    # Deviations are from the median of each stratum, since figures are computed for each stratum.
+    # Deviations are from the median of each stratum, since statistics are computed for each stratum.
     x = np.concatenate([pairs.x - np.median(pairs.x) for pairs in parts])
     y = np.concatenate([pairs.y - np.median(pairs.y) for pairs in parts])
     return min(evenly(np.bincount(group, weights=np.abs(column))) for column in (x, y))
@@ -361,8 +361,8 @@ SHOWN_RATERS = 12
 """Number of raters for whom an interval is computed: those who agree least. Computing it for every rater of a crowd
 takes too long."""
 LEFT_OUT = ("spearman", "pearson")
-"""Correlations that measure a rater's agreement with the others. Kendall's tau is missing, because there is no formula
-to extrapolate it from k - 1 raters to k."""
+"""Correlations that measure a rater's agreement with the other raters. Kendall's tau is missing, because there is no
+formula to extrapolate it from k - 1 raters to k."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ class Rater:
     """Share of this rater's ratings that have the rater's most common value."""
     straight_lining: bool
     spearman_with_rest: float | None
-    """Spearman correlation with the mean of the others on the same items."""
+    """Spearman correlation with the mean of the other raters on the same items."""
     ci: Interval | None
     """Interval of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
     alpha_without: float | None
@@ -444,7 +444,7 @@ class Ceiling:
     icc1: float | None
     icc2k: float | None
     loo_spearman: float | None
-    """Mean Spearman correlation of each rater with the mean of the others (leave one out)."""
+    """Mean Spearman correlation of each rater with the mean of the other raters (leave one out)."""
     loo_pearson: float | None
     further_rater: FurtherRater
     """Estimated correlation of an additional rater with the mean of all raters. Judges are compared with it."""
@@ -786,7 +786,9 @@ def _same(item: Codes, code: Ints, values: int) -> Ints:
 
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
-    """Return each rater's ratings paired with the mean of the others, over the items that others also rated."""
+    """Return each rater's ratings paired with the mean of the other raters, over the items that other raters also
+    rated.
+    """
     if len(rater.labels) < 2:
         return []
     counts = np.bincount(item.codes)

@@ -151,7 +151,7 @@ def interval(draws: Floats, groups: int) -> Interval | None:
         return None
     p = tail(groups)
     lo, hi = np.quantile(good, [p, 1 - p])
-    # Equal draws do not show that the figure is certain.
+    # Equal draws do not show that the statistic is certain.
     return Interval(float(lo), float(hi)) if hi - lo > 1e-9 else None
 
 

@@ -220,7 +220,7 @@ def _scale_notes(
     scales: Sequence[Sequence[int]],
     labels: Sequence[str],
 ) -> tuple[Reason, ...]:
-    """Return the reasons why these models are not on the same scale as the others."""
+    """Return the reasons why these models are not on the same scale as the other models."""
     if len(scales) == 1:
         return ()
     met = (total + total.T)[members].sum(axis=0) > 0

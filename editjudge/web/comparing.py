@@ -188,7 +188,7 @@ class Pairing:
         columns: Sequence[FactorColumn],
         rows: Sequence[int],
     ) -> Floats:
-        """Return the mean score of each edit for each column, or NaN if it has none."""
+        """Return the mean score of each edit for each column, or NaN if the edit has no score in the column."""
         self._browser.fill(run, judge, self._browser.columns(run))
         table = np.full((len(columns), len(rows)), np.nan)
         for number, column in enumerate(columns):

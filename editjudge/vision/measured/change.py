@@ -89,7 +89,7 @@ def find_change(scene: Scene) -> Change:
     visible[~seen] = 0
     unseen = tint < SAME and not _blobs(visible > 1).any()
     region, located = _region(scene, visible)
-    # The soft rim of the region is part of the edit.
+    # The soft border of the region is part of the edit.
     rim = cv2.dilate(region, _disc(max(region.shape) * 0.015))
     return Change(
         expected=expected,
@@ -248,7 +248,7 @@ def _region(scene: Scene, visible: Array) -> tuple[Array, bool]:
     energy = np.bincount(labels.ravel(), visible.ravel(), count)
     energy[0] = 0
     main = (labels == int(np.argmax(energy))).astype(np.uint8)
-    # Parts next to the main change belong to it, such as the legs of an animal, and so does its soft rim.
+    # Parts next to the main change belong to it, such as the legs of an animal, and so does its soft border.
     near = cv2.dilate(main, _disc(side * 0.012)) > 0
     joined = np.isin(labels, np.unique(labels[near & (blobs > 0)])).astype(np.uint8)
     region = cv2.dilate(joined, _disc(side * 0.006))

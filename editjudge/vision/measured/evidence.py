@@ -24,7 +24,7 @@ def draw(
     gray = cv2.cvtColor(cv2.cvtColor(canvas, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
     share = np.clip(strength * 1.5, 0, 0.85)[..., None]
     heat = (gray * (1 - share) + colour * share).astype(np.uint8)
-    # the rim of the edit, except along the border of the image
+    # the contour of the edit, except along the border of the image
     region = measures.change.region
     kernel = np.ones((3, 3), np.uint8)
     border = cv2.BORDER_CONSTANT

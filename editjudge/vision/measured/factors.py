@@ -149,7 +149,7 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVe
         )
     if factor in PRESERVED and (unknown := _unknown(factor, values)):
         return abstain(unknown)
-    # If nothing differs, the detail, light and rim of the edit are unchanged, and it has no rank among other edits.
+    # If nothing differs, the detail, light and contour of the edit are unchanged, and it has no rank among other edits.
     unedited = not measures.change.region.any()
     specks = values["change.visible share"] < _SPECKS
     alike = bool(rule.edited) and unedited and specks

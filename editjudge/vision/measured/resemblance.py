@@ -51,8 +51,8 @@ lightness. At most 10.6 units are invisible, and an encoder is off by less than 
 _CERTAIN = 4
 """Number of cells with a difference above `_STRONG` from which an output was certainly not just re-encoded."""
 _MANY = 24
-"""Number of cells with a difference above `_STRONG` (.6 % of the image) from which an output is certainly not close to the
-input.
+"""Number of cells with a difference above `_STRONG` (.6 % of the image) from which an output is certainly not close to
+the input.
 """
 NEAR = 0.005
 """Minimum share of the image that must differ clearly for an output to count as an edit. 99 % of the real edits that
@@ -98,8 +98,8 @@ _SHOWN = 0.3
 """Minimum mean energy of the contours in a patch that has content to match."""
 _APART = 12.5
 _DOUBTFUL = 14.0
-"""Thresholds for the weighted sum. 96 % of 500 random pairs and 25 of 1,463 real edits are below the first; 98 % and 31
-are below the second."""
+"""Thresholds for the sum that is weighted by `_EVIDENCE`. 96 % of 500 random pairs and 25 of 1,463 real edits are below
+the first; 98 % and 31 are below the second."""
 _SAME_SUBJECT = 0.24
 """Cosine between the network's features of two images from which they may show the same subject, redrawn. 94 % of
 random pairs are below it. All of 15 edits that were redrawn from a caption reach it, and every real edit below it shows
