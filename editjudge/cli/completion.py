@@ -59,7 +59,7 @@ def runs(
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that begin with `incomplete`, leaving out those that would need quoting in a shell."""
+    """Return the names that begin with `incomplete`, leaving out names that would need quoting in a shell."""
     return [
         CompletionItem(name)
         for name in names

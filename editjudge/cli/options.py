@@ -484,7 +484,7 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
 def named(
     option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False
 ) -> tuple[str, str]:
-    """Split an option of the form NAME=VALUE. With `empty`, the value may be empty."""
+    """Split an option of the form NAME=VALUE, and return its name and value. With `empty`, the value may be empty."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or empty)):
         raise UsageError(f'{option} "{text}": expected {expected}')

@@ -323,7 +323,7 @@ class Judge(Protocol):
         ...
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        """Judge one task."""
+        """Judge one task and return the judgement."""
         ...
 
     def capacity(self, questions: int) -> int:

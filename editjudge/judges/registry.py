@@ -163,8 +163,8 @@ async def open_judge(
 def _with_schema_request(
     endpoint: Endpoint, options: Options
 ) -> tuple[Endpoint, Options]:
-    """Move `-J schema_request` from the options to the endpoint, since it only selects the request format and must not
-    affect task keys.
+    """Return the endpoint and options with `-J schema_request` moved from the options to the endpoint, since it only
+    selects the request format and must not affect task keys.
     """
     extra = dict(options.extra)
     request = extra.pop(SCHEMA_REQUEST, None)

@@ -97,7 +97,7 @@ class ServerCheck:
 async def check_server(
     url: str, model: str | None = None, seconds: float = SECONDS
 ) -> ServerCheck:
-    """Check a server. Raise `JudgeError` if it does not answer a plain question."""
+    """Check a server and return the results. Raise `JudgeError` if the server does not answer a plain question."""
     async with HttpTransport(timeout=seconds) as transport:
         end = time.monotonic() + seconds
         endpoint, listed = await _find(url, model, transport)
@@ -214,7 +214,7 @@ class _Examiner:
         schema_request: SchemaRequest | None = None,
         **conversation: Any,
     ) -> Reply:
-        """Send one question. Raise `CallFailed`, with a redacted message, if it fails."""
+        """Send one question and return the reply. Raise `CallFailed`, with a redacted message, if the request fails."""
         roles = {f"image {n}": image for n, image in enumerate(images)}
         parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
         endpoint = self._endpoint

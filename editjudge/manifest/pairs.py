@@ -149,8 +149,8 @@ def chosen(
 
 
 def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
-    """Choose which edit of each pair is a. Each model is a and b about equally often, both overall and against every
-    other model.
+    """Choose which edit of each pair is a, and return the pairs in that order. Each model is a and b about equally
+    often, both overall and against every other model.
     """
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()

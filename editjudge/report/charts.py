@@ -111,7 +111,9 @@ class LineChart:
         return [number * step for number in range(first, last + 1)]
 
     def is_labelled(self, index: int) -> bool:
-        """Whether this point's position is labelled. The last position is, and those at regular distances before it."""
+        """Whether this point's position is labelled. The last position and positions at regular distances before it are
+        labelled.
+        """
         every = math.ceil(len(self.points) / self.labels)
         return (len(self.points) - 1 - index) % every == 0
 

@@ -115,7 +115,7 @@ def compare_runs(
     *,
     across_rubrics: bool = False,
 ) -> Answer:
-    """Compare two runs (B minus A) on the tasks that both contain. Both must be loaded with `pairing`."""
+    """Compare two runs (B minus A) on the tasks that both contain. Both runs must be loaded with `pairing`."""
     same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
     a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
     comparisons = _run_differences(
@@ -360,7 +360,9 @@ def _corrected(
     primary: Sequence[str],
     declared: bool,
 ) -> list[PairedDifference]:
-    """Correct p-values over the primary scores and, separately, over the factors of each rubric."""
+    """Return the differences with p-values corrected over the primary scores and, separately, over the factors of each
+    rubric.
+    """
     rubrics = {f: rubric for rubric, factors in run.rubrics.items() for f in factors}
     families: dict[tuple[()] | tuple[str, str], list[tuple[str, Difference]]] = {(): []}
     for context, d in rows:
@@ -575,7 +577,7 @@ class PairVerdict:
 
 
 def conclusions(comparisons: Sequence[PairedDifference]) -> list[str]:
-    """Return a few lines for each pair. They name the judge if there are several."""
+    """Return a few lines for each pair. They name the judge if there are several judges."""
     several = len({paired.within for paired in comparisons}) > 1
     return [
         f"{verdict.within}: {line}" if several else line

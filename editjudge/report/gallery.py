@@ -139,7 +139,9 @@ def _extremes(
 
 
 def _rivals(run: RunData, level: Floats) -> dict[str, str]:
-    """Pair the edits with the highest and lowest level among those that share input and instruction, largest gap first."""
+    """Return pairs of edits that share input and instruction: the edit with the lowest level, keyed by the edit with
+    the highest. The largest gap comes first.
+    """
     scores = run.scores
     codes, rows = np.unique(scores.item.codes, return_index=True)
     tasks: dict[int, list[tuple[float, str, str]]] = {}

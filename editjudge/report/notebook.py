@@ -80,7 +80,7 @@ class Judgements(dict[str, Judgement]):
 def run_html(
     title: str, store: Store, run: int, edits: Callable[[], Iterator[Edit]] | None
 ) -> str:
-    """Return the first edits of a run with their images, scores and reasons.
+    """Return HTML that shows the first edits of a run with their images, scores and reasons.
 
     `edits` yields the edits if they exist only in memory.
     """

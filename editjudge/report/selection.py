@@ -222,8 +222,8 @@ def same_rubrics(
 
 
 def within_one_run(run: RunData) -> SameRubrics:
-    """Return a run whose rubrics are to be compared with each other. Factors whose scales differ between rubrics are
-    left out."""
+    """Return a run as both sides of a comparison of its rubrics. Factors whose scales differ between rubrics are left
+    out."""
     left_out = []
     for name, questions in run.questions.items():
         first, *others = questions.values()

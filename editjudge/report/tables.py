@@ -187,7 +187,7 @@ class Table:
         return cls.of(columns, cells, caption, **more)
 
     def folded(self, *names: str) -> Table:
-        """Move each column that has the same value in every row to the caption."""
+        """Return the table with each column that has the same value in every row moved to the caption."""
         table = self
         for name in names:
             values = table._values(name)
@@ -198,7 +198,7 @@ class Table:
         return table
 
     def trimmed(self, *names: str) -> Table:
-        """Remove columns whose cells are all empty or zero."""
+        """Return the table without the named columns whose cells are all empty or zero."""
         table = self
         for name in names:
             if all(map(_is_empty, table._values(name))):

@@ -323,11 +323,11 @@ class JudgingQueue:
     # --- accepting ------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run in a thread a function that reads a request."""
+        """Start a function that reads a request in the pool of reading threads, and return its future."""
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _look(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run in a thread a function that hashes or screens images."""
+        """Start a function that hashes or screens images in the pool of screening threads, and return its future."""
         return asyncio.get_running_loop().run_in_executor(self._screens, work)
 
     async def inspect(self, edits: Sequence[Edit]) -> list[Finding | None]:

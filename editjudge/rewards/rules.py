@@ -552,7 +552,7 @@ def _pair(a: Edit, b: Edit) -> Edit:
 
 
 def _decision(pair: QueuedEdit) -> Decision:
-    """Combine the judge's answers in both orders. If one is missing, there is no verdict."""
+    """Combine the judge's answers in both orders into a decision. If an answer is missing, there is no verdict."""
     answers: dict[str, list[str | None]] = {order: [] for order in ORDERS}
     for work in pair.works:
         judgement = pair.answers.get(work.task.key)

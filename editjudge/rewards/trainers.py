@@ -630,7 +630,7 @@ class _Session:
     def submit(
         self, work: Callable[[_LoopThread], Coroutine[None, None, T]]
     ) -> Future[T]:
-        """Run a coroutine in the loop, which is started on first use."""
+        """Run a coroutine in the loop, which is started on first use, and return its future."""
         self._leave_parent()
         with self._lock:
             if self._thread is None:

@@ -196,7 +196,7 @@ def reduction(op: str, refs: Sequence[Ref]) -> Term:
 
 
 def share(ref: Ref, scale: Scale) -> Term:
-    """Return a factor's score, rescaled from 0 (worst) to 1 (best)."""
+    """Return a term for a factor's score, rescaled to a range from 0 (worst) to 1 (best)."""
     return Term("share", (Term("factors", refs=(ref,), scales=(scale,)),))
 
 

@@ -90,7 +90,7 @@ class Imported:
 
 
 def import_prompt(text: str, name: str, hints: Hints | None = None) -> Imported:
-    """Import a prompt. The result has a rubric only if no question is open."""
+    """Import a prompt. The result has a rubric only if the user has no question left to answer."""
     importer = _Importer(text, hints or Hints())
     rubric = importer.rubric(name)
     asks = tuple(importer.asks.values())

@@ -250,8 +250,8 @@ class Asker:
         return answer
 
     async def commit(self, judgement: Judgement) -> Judgement:
-        """Store a judgement and pass it to all calls that wait for its key. If its content cannot be stored, store an
-        `error` judgement with the reason and the cost instead.
+        """Store a judgement, pass it to all calls that wait for its key, and return it. If its content cannot be
+        stored, store and return an `error` judgement with the reason and the cost instead.
         """
         try:
             await self._put(judgement)

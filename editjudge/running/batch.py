@@ -121,7 +121,7 @@ class _BatchSubmitter:
         self._size = 0
 
     async def _stored(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function on the store in a thread."""
+        """Call a function on the store in a thread, and return its result."""
         return await asyncio.to_thread(function, self._store, *arguments)
 
     # --- works ------------------------------------------------------------------------------------------------

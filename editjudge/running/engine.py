@@ -98,7 +98,7 @@ class Engine:
     async def run(
         self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]
     ) -> Ending:
-        """Judge all edits. Each judge goes through them at its own pace."""
+        """Judge all edits, and return how the run ended. Each judge works through the edits at its own pace."""
         self.control.waking += [
             self.budget.stop,
             *(judge.stop for judge in judges),

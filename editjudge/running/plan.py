@@ -475,7 +475,7 @@ class _QuestionImages:
             self.sizes[role] = info.display_size
 
     def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
-        """Look up images. Record the first problem, or a missing output."""
+        """Look up images and return them, keyed by role. Record the first problem, or a missing output."""
         images: dict[str, KnownImage] = {}
         for role in roles:
             missing = ""

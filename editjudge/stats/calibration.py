@@ -218,7 +218,9 @@ def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
 
 
 def _shortest_weight(people: Floats, judge: Floats) -> float:
-    """Return the weight of the judge, 0 to 1, that minimises the error of the sum."""
+    """Return the weight of the judge, from 0 to 1, that minimises the squared error of `people` plus the weighted
+    `judge`.
+    """
     power = float(judge @ judge)
     if power <= 1e-15:
         return 0.0

@@ -185,7 +185,7 @@ class _ScoreRows:
         return len(self.score)
 
     def take(self, rows: Codes) -> Self:
-        """Select rows by index or by boolean mask."""
+        """Return the rows selected by an index array or a boolean mask."""
 
         def select(value: Any) -> Any:
             if isinstance(value, Mapping):

@@ -281,7 +281,9 @@ class Sample:
 def infer_samples(
     samples: Iterable[Sample], *, guaranteed: bool, draws: int
 ) -> list[Sample]:
-    """Infer the mean of each sample. Also infer it with all failures placed at each end of the scale."""
+    """Return the samples with an inference about their means. The inference is repeated with all failures placed at
+    each end of the scale.
+    """
     samples = list(samples)
     tested = [sample for sample in samples if not sample.identical]
     clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]

@@ -34,7 +34,7 @@ class BatchRecord(NamedTuple):
 def begin(
     store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]
 ) -> BatchRecord:
-    """Store a batch before it is submitted, so it can be found again after a crash."""
+    """Store a batch before it is submitted, so it can be found again after a crash, and return its record."""
     now = time.time()
     new = sa.insert(batches).values(
         run_id=run_id,

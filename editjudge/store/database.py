@@ -207,8 +207,8 @@ class Database:
             raise StoreMoved(self._moved)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a transaction. If the server disconnects before acknowledging it, run it again. Every row has a key, so
-        writing a row twice has no effect.
+        """Run a transaction and return its result. If the server disconnects before acknowledging the transaction, run
+        it again. Every row has a key, so writing a row twice has no effect.
         """
 
         def once() -> T:
@@ -224,7 +224,9 @@ class Database:
         )
 
     def _with_retry(self, work: Callable[[], T]) -> T:
-        """Call `work`, and retry it after temporary failures of a server, which takes seconds to restart."""
+        """Call `work` and return its result. Retry after temporary failures of a server, which takes seconds to
+        restart.
+        """
         pause = 0.05
         end = time.monotonic() + self._patience
         while True:

@@ -73,7 +73,7 @@ Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _is_json(value: dict[str, object]) -> dict[str, object]:
-    """Raise `ValueError` if a value contains NaN or Infinity, which a store cannot represent."""
+    """Return the value. Raise `ValueError` if it contains NaN or Infinity, which a store cannot represent."""
     json.dumps(value, allow_nan=False)
     return value
 

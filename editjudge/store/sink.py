@@ -85,7 +85,7 @@ class TaskClaims(Protocol):
     """One process's claims on the keys it works on. They keep other processes from asking the same questions."""
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys, and return those that this process now holds."""
+        """Claim keys, and return the keys that this process now holds."""
         ...
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:

@@ -380,8 +380,9 @@ class Removal:
 def remove_answers(
     store: Store, rater: str, study: Study | None = None, *, dry_run: bool = False
 ) -> Removal:
-    """Delete a person's answers and ratings, either in one study or everywhere. Imported ratings are included if no
-    study is given. The edits that were assigned to the person can be assigned to others.
+    """Delete a person's answers and ratings, either in one study or everywhere, and return the numbers of deleted rows.
+    Imported ratings are included if no study is given. The edits that were assigned to the person can be assigned to
+    others.
     """
     conditions = {}
     for table in (answers, ratings, assignments):

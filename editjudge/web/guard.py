@@ -230,7 +230,9 @@ def _from_here(headers: Headers) -> bool:
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
-    """Limit the size of a body and the time to receive it. Only the time spent waiting for the client counts."""
+    """Return a `receive` function that limits the size of a body and the time to receive it. Only the time spent
+    waiting for the client counts.
+    """
     seen = 0
     waited = 0.0
     more = True

@@ -66,8 +66,8 @@ class Measured(Judge):
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        """Pass the question to a worker. Questions about the same edit that arrive at about the same time share a
-        measurement."""
+        """Pass the question to a worker and return its judgement. Questions about the same edit that arrive at about
+        the same time share a measurement."""
         outputs = PAIR_ROLES if work.rubric.pairwise else ("edited",)
         roles = [_roles(work, output) for output in outputs]
         keys = tuple(

@@ -178,8 +178,8 @@ def _shift_of_middle(warp: Array, width: float, height: float) -> Array:
 
 
 def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Stretch the image to the frame. If aspect ratios differ and the structure fits better that way, crop or pad it
-    instead."""
+    """Stretch the image after the edit to the frame. If aspect ratios differ and the structure fits better that way,
+    crop or pad it instead. Return the image, the mask of its valid pixels, and what was done."""
     height, width = before.shape[:2]
     stretched = (fit(after, width, height), np.ones((height, width), np.uint8))
     aspect = (after.shape[1] / after.shape[0]) / (width / height)
