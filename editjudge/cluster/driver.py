@@ -130,7 +130,7 @@ def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
 
 @dataclass
 class _PartProgress:
-    """Progress of one part, summed over its current worker and those that died."""
+    """Progress of one part, summed over its current worker and the workers that died."""
 
     tally: RunTally = field(default_factory=RunTally)
     """Counts of the current worker. Judgements made by its predecessors count as cached."""

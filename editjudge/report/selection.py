@@ -115,8 +115,8 @@ def primary_scores(
 ) -> tuple[Sequence[str], bool]:
     """Return the primary scores of a comparison, and whether they were declared before the run.
 
-    They are the chosen scores. If none were chosen, they are those declared with the run; if none were declared, the
-    scores of sets, or rubric means and `overall`. Holm's correction covers only primary scores.
+    They are the chosen scores. If none were chosen, they are the scores declared with the run; if none were declared,
+    the scores of sets, or rubric means and `overall`. Holm's correction covers only primary scores.
     """
     declared = run.run.spec.get("primary") or ()
     for name in chosen:

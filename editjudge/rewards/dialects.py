@@ -1,4 +1,4 @@
-"""Dialects, which are the reward protocols of trainers. With them, the trainers' own clients can be used unchanged.
+"""Dialects: the reward protocols of trainers. With them, the trainers' own clients can be used unchanged.
 
 A dialect converts a trainer's request into a request to `/v1/reward`, and the rewards into the trainer's response
 format. Each is served at `/d/NAME/...` and at the path that the trainer's client calls. Most are defined by data

@@ -136,8 +136,8 @@ class Offer:
     def panel(
         self, judge: str | None = None, judge_for: Mapping[str, str] | None = None
     ) -> JudgePanel:
-        """Return the default judges, replaced by those that a request names. A request's `judge` judges every rubric
-        for which the request names no other judge."""
+        """Return the panel of judges for a request. Judges that the request names replace the default judges. A
+        request's `judge` judges every rubric for which the request names no other judge."""
         defaults = {} if judge else self.terms.judge_for
         by_rubric = {
             rubric: spec
@@ -187,7 +187,7 @@ class Offer:
         weights: Mapping[str, float],
         names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction for a score, and its rubrics: those that are named, and those of the factors in the
+        """Return the reduction for a score, and its rubrics: the named rubrics, and the rubrics of the factors in the
         score."""
         factor = [score] if score in self.names else []
         by_factor = reduction.checked_weights(weights, self.names)
@@ -203,8 +203,8 @@ class Offer:
     def rubrics_of(
         self, rubrics: Sequence[str], factors: Sequence[str] = ()
     ) -> list[Rubric]:
-        """Return the named rubrics and those of the named factors, in the server's order. If nothing is named, return
-        the default rubrics."""
+        """Return the named rubrics and the rubrics of the named factors, in the server's order. If nothing is named,
+        return the default rubrics."""
         wanted = {self.names[name][0] for name in factors}
         for name in rubrics or (() if wanted else self.terms.rubrics):
             wanted.update(self.sets.get(name, [name]))

@@ -312,7 +312,7 @@ def msgpack_values(data: bytes, most: int) -> int:
 
 
 def _edits(request: JsonObject) -> list[JsonObject]:
-    """Return those edits in a request that are objects. A request without a list of edits is itself the edit."""
+    """Return the edits in a request that are JSON objects. A request without a list of edits is itself the edit."""
     edits = request.get("edits", [request])
     return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
 

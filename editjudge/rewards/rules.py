@@ -567,8 +567,9 @@ def _decision(pair: QueuedEdit) -> Decision:
 
 
 def _failure(game: _Game) -> str | None:
-    """Return the reason why a comparison has no verdict, or None if it has one. It has none if the judge abstained from
-    comparing how far the instruction was followed, since it would then prefer the edit that did less."""
+    """Return the reason why a comparison has no verdict, or None if it has a verdict. There is no verdict if the judge
+    abstained from comparing how far the instruction was followed, since the judge would then prefer the edit that did
+    less."""
     judgements = game.pair.answers.values()
     if failure := game.pair.failure():
         return failure

@@ -595,8 +595,8 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
     """Return the start and end of each numeric score in an accepted reply, keyed by factor. Labelled lines have no
     positions.
 
-    If the same answer occurs several times, the positions are those of the first. If the answers differ, they are those
-    of the last, which is the one that the contract accepted.
+    If the same answer occurs several times, the positions are in the first one. If the answers differ, the positions
+    are in the last one, which the contract accepted.
     """
     text = reply.removeprefix("\ufeff")
     start = len(reply) - len(text)

@@ -107,8 +107,8 @@ class Asker:
     async def start(
         self, works: Iterable[Work], done: Mapping[str, str] | None = None
     ) -> Lookup:
-        """Look up tasks, and claim those that have no judgement and are not in progress. `done` contains statuses that
-        are already known, keyed by task key.
+        """Look up tasks, and claim the tasks that have no judgement and are not in progress. `done` contains statuses
+        that are already known, keyed by task key.
 
         Keys are registered as in flight before the store is read. Otherwise an answer could be committed in between,
         and its question asked again.
@@ -171,8 +171,8 @@ class Asker:
         return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
 
     async def look_again(self, judge: Judge) -> Lookup:
-        """Look up a judge's tasks that were in progress in other processes. Return the statuses of those that now have
-        a judgement, failed or not, and claim those that were released or whose owner died.
+        """Look up a judge's tasks that were in progress in other processes. Return the statuses of the tasks that now
+        have a judgement, failed or not, and claim the tasks that were released or whose owner died.
         """
         works = {
             key: work

@@ -88,7 +88,7 @@ class GateCheck:
 
 @dataclass(frozen=True)
 class Failures:
-    """Number of failed judgements among those that the checks use. Abstentions are not failures."""
+    """Number of failed judgements among the judgements that the checks use. Abstentions are not failures."""
 
     judgements: int
     failed: int

@@ -224,7 +224,7 @@ def share_of(
     *,
     draws: int = DRAWS,
 ) -> Share:
-    """Return the mean of all values, or only of those in the mask `keep`, with an interval clustered on groups."""
+    """Return the mean of all values, or only of the values in the mask `keep`, with an interval clustered on groups."""
     column = np.array(values, dtype=float)
     rows = np.ones(len(column), bool) if keep is None else keep
     groups = group if isinstance(group, Column) else Column.of(group)
@@ -427,8 +427,8 @@ class _AnswerCounts:
 
     @cached_property
     def lean(self) -> Floats:
-        """Answers that prefer the first position minus those that prefer the second. A pair in both orders counts as
-        one game."""
+        """Number of answers that prefer the first position minus the number that prefer the second. A pair in both
+        orders counts as one game."""
         return _lean(self.cells)
 
     @cached_property

@@ -127,7 +127,7 @@ class Claims:
                 self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim those keys that are free or whose owner is gone. Return all keys that this owner now holds."""
+        """Claim the keys that are free or whose owner is gone. Return all keys that this owner now holds."""
         if not keys:
             return set()
         self.start()

@@ -457,8 +457,8 @@ _SET_FIELDS = (
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> SetScores | None:
-    """Return the set scores of all edits, or only of those in `items`. Return None if the run's rubric sets define no
-    score.
+    """Return the set scores of all edits, or only of the edits in `items`. Return None if the run's rubric sets define
+    no score.
     """
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:

@@ -550,7 +550,7 @@ class Store(JudgementStore):
     def items(
         self, run: RunRecord | int, item: str | Collection[str] | None = None
     ) -> Iterator[Item]:
-        """Yield a run's edits in order, or only those with these ids."""
+        """Yield a run's edits in order, or only the edits with these ids."""
         query = sa.select(*ITEM_COLUMNS).where(items.c.run_id == run_id(run))
         if item is not None:
             ids = [item] if isinstance(item, str) else item

@@ -286,7 +286,7 @@ _READ = 4_096
 
 
 def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[str]:
-    """Return the names of a table's files: those listed in run.json or, if it lists none, those in the folder."""
+    """Return the names of a table's files: the files listed in run.json or, if it lists none, the files in the folder."""
     if names is None:
         paths = [*folder.glob(f"{table}/part-*.parquet")]
         paths = paths or [*folder.glob(f"{table}.jsonl")]

@@ -215,7 +215,7 @@ def _stream(lines: Sequence[TextLine]) -> list[str]:
 
 
 def _span(text: str, stream: Sequence[str]) -> int:
-    """Return how many words at the start of a stream make up a text, or 0 if they do not.
+    """Return how many words at the start of a stream make up a text, or 0 if the stream does not start with the text.
 
     OCR may lose or add spaces, but a text begins and ends with a word.
     """
