@@ -26,7 +26,7 @@ from editjudge.stats.gate import UNSURE, Gate
 from editjudge.stats.summary import Aggregate, aggregate
 
 MANY = 4
-"""Number of inconclusive checks from which a single line reports all of them."""
+"""Minimum number of inconclusive checks for a single line to report all of them."""
 
 
 @dataclass(frozen=True)

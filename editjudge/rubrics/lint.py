@@ -131,7 +131,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 _SAME = 0.6
-"""Share of common words (Jaccard index) from which two lines describe the same difference."""
+"""Minimum share of common words (Jaccard index) for two lines to describe the same difference."""
 
 
 def _contradictions(rubric: Rubric) -> _Findings:

@@ -353,7 +353,8 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 
 
 STRAIGHT = 0.95
-"""Share of a rater's ratings with one value, over at least 10 items, from which the rater counts as straight-lining."""
+"""Minimum share of a rater's ratings with one value, over at least 10 items, for the rater to count as straight-lining.
+"""
 FEWEST_SHARED = 10
 """Minimum number of items rated by several people, of their source images, and of such items per rater. With fewer,
 agreement among people is not reported, because a single item out of nine can change a correlation by .2 or more."""

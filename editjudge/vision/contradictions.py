@@ -61,13 +61,13 @@ _RULES = (
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *DONE}).union(*SPOILT.values())
 """Factors that have a rule."""
 _PRAISE = 5 / 6 - 1e-9
-"""Share of the scale from which a score counts as praise: 6 and 7 of 7, and the best score of a short scale."""
+"""Minimum share of the scale for a score to count as praise: 6 and 7 of 7, and the best score of a short scale."""
 _BLAME = 2 / 6 + 1e-9
-"""Share of the scale up to which a score counts as blame: 1 to 3 of 7."""
+"""Maximum share of the scale for a score to count as blame: 1 to 3 of 7."""
 _HALF = 0.5
-"""Share of the scale from which a score counts as at least half good: 4 on 1 to 7, 3 on 5/3/1, 1 on 0/1."""
+"""Minimum share of the scale for a score to count as at least half good: 4 on 1 to 7, 3 on 5/3/1, 1 on 0/1."""
 _MUCH = 0.05
-"""Share of visibly changed pixels from which a reason that says "nothing changed" is wrong."""
+"""Minimum share of visibly changed pixels for a reason that says "nothing changed" to be wrong."""
 _LIKERT = Scale(tuple(range(1, 8)))
 _USUAL = {"effect_score": Scale((5, 3, 1)), LIGHTING: Scale((0, 1))}
 """Scales of the built-in rubrics, for verdicts whose rubric is unknown."""

@@ -34,8 +34,8 @@ _CLEAR = 10.0
 """Colour difference of a pixel that no encoder explains. With JPEG at quality 75, 99 % of pixels stay below it."""
 
 _SPECK = 40.0
-"""Difference in levels of 255, averaged over 5 x 5 pixels, from which a speck counts as an edit. Pages of text saved as
-JPEG at quality 70 stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small
+"""Difference in levels of 255, averaged over 5 x 5 pixels, above which a speck counts as an edit. Pages of text saved
+as JPEG at quality 70 stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small
 print has 74."""
 
 

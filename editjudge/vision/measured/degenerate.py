@@ -37,7 +37,7 @@ _NEIGHBOURS = 0.3
 size and .55 at a quarter; pages of text have .44 on a grid of 32. A photograph under four fifths of noise, saved as
 JPEG, has less than .25."""
 _STILL_SHOWN = 0.96
-"""Correlation with the input, on a grid of 64, from which grain counts as a printing technique. A photograph dithered
+"""Correlation with the input, on a grid of 64, above which grain counts as a printing technique. A photograph dithered
 to one bit has .99; under four fifths of noise it has at most .91."""
 _COARSE = 64
 """Longer side in pixels at which an upscaled thumbnail keeps all its detail."""
@@ -160,7 +160,7 @@ _EVEN = 1.2
 _CONTENT = 4.0
 """Standard deviation in levels from which a cell has content."""
 _BLANK = 0.12
-"""Share of the image that had content and is now one even surface, from which this counts as a fault."""
+"""Minimum share of the image that had content and is now one even surface, for this to count as a fault."""
 _STRAIGHT = 0.9
 """Share of its bounding box that such a surface must fill. Lost data and paint have straight sides; backgrounds do not."""
 _PLAIN = ("black", "white", "grey")

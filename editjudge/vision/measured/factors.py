@@ -125,15 +125,15 @@ _SPECKS = 0.001
 _RECOGNISABLE = 0.01
 """Mean amount of structure below which nothing in the image is recognisable."""
 _SHIFTED = 0.05
-"""Shift of all colours from which the reason mentions it."""
+"""Minimum shift of all colours for the reason to mention it."""
 _DRIFTED = 0.15
 _EXPLAINED = 0.4
 """Share of the image that moved by a few pixels, and share of the differences that this explains. If both are reached,
 drift cannot be distinguished from change. Of 142 edits by newer editors, 8 reach them, and each of these redraws the
 entire image."""
 _SHIFTED_MUCH = 0.25
-"""Share of the rest of the image with visibly shifted colours from which a point is lost, unless the instruction asks
-for the shift."""
+"""Minimum share of the rest of the image with visibly shifted colours for a point to be lost, unless the instruction
+asks for the shift."""
 
 
 def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVerdict:

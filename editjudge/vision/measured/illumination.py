@@ -126,7 +126,7 @@ class Forest:
     allowed: float
     """Probability up to which light is taken to explain a window."""
     changed: float
-    """Probability from which content is taken to have changed. Between `allowed` and `changed`, the forest is unsure.
+    """Probability above which content is taken to have changed. Between `allowed` and `changed`, the forest is unsure.
     """
 
     def probability(self, evidence: Array) -> Array:

@@ -307,14 +307,15 @@ _SURE = 0.85
 _HALF_READ = (0.7, 0.55)
 """OCR confidences below which letters count as increasingly badly formed."""
 _ALIKE = 0.6
-"""Share of matching letters from which a text is a misspelling and not a different text."""
+"""Minimum share of matching letters for a text to be a misspelling and not a different text."""
 _ORDER = ("undone", "misspelt", "partial", "misplaced", "disturbed", "blurred", "done")
 _ALTERED = 0.003
 """Share of a line's box that visibly changes if one letter does. Re-encoding changes nothing visibly."""
 _HALF = 0.4
-"""Share of the wanted letters, counted in complete words, from which a text is incomplete and not a different text."""
+"""Minimum share of the wanted letters, counted in complete words, for a text to be incomplete and not a different text.
+"""
 _LARGE = 1200
-"""Longer side in pixels from which an image is read again at a smaller size instead of a larger one."""
+"""Longer side in pixels above which an image is read again at a smaller size instead of a larger one."""
 _SHORT = 2
 """Number of letters up to which a stray word may be a leaf or a fold read as text."""
 _LOOKALIKE = str.maketrans("0o1i|ıïîíìł", "oolllllllll")
@@ -672,4 +673,4 @@ _ANYWHERE = re.compile(
 _BESIDE = 0.05
 """Largest gap between the boxes of two lines that count as being at the same position, as a share of the image's side."""
 _BEYOND = 0.1
-"""Distance beyond the middle, as a share of the image's side, from which a line is clearly on the other side."""
+"""Distance beyond the middle, as a share of the image's side, above which a line is clearly on the other side."""

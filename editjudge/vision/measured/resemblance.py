@@ -46,13 +46,13 @@ _MISSED = 24.0
 in 256 colours has 23. If an object in a drawing was painted in another colour, the palette misses the old colour by at
 least 100."""
 _STRONG = 40.0
-"""Difference in levels from which a cell of a 64 x 64 grid shows something else. It corresponds to 15 units of
+"""Difference in levels above which a cell of a 64 x 64 grid shows something else. It corresponds to 15 units of
 lightness. At most 10.6 units are invisible, and an encoder is off by less than 8 levels."""
 _CERTAIN = 4
 """Number of cells with a difference above `_STRONG` from which an output was certainly not just re-encoded."""
 _MANY = 24
-"""Number of cells with a difference above `_STRONG` (.6 % of the image) from which an output is certainly not close to
-the input.
+"""Number of cells with a difference above `_STRONG` (.6 % of the image), above which an output is certainly not close
+to the input.
 """
 NEAR = 0.005
 """Minimum share of the image that must differ clearly for an output to count as an edit. 99 % of the real edits that
