@@ -21,6 +21,7 @@ import pytest
 from editjudge.judgement import DONE
 from editjudge.media.image import Decoding
 from editjudge.rewards.protocol import Terms
+from editjudge.rewards.reduction import NOT_JUDGED
 from editjudge.store.store import Store
 from editjudge.web import guard
 from editjudge.web.connections import Connection
@@ -33,6 +34,9 @@ from tests.web.served import Served, edit, serving
 TOKEN = "reviewers-only-0123456789"
 SERVICE = "programs-only-0123456789"
 MANY = "9" * 5000
+
+ANSWERED = {*DONE, NOT_JUDGED}
+"""Statuses of an edit that the judge has looked at; `measured` does not judge the instruction."""
 
 
 class Line:
@@ -457,7 +461,7 @@ def test_bytes_that_are_only_announced_take_no_room(tmp_path: Path) -> None:
     ) as served:
         idle = [Line(served, announcing(2**20)) for _ in range(4)]
         until(lambda: len(served.server.server_state.tasks) == 4)
-        assert served.rewards(edit(0))[0]["status"] in DONE
+        assert served.rewards(edit(0))[0]["status"] in ANSWERED
         for line in idle:
             line.socket.close()
 
@@ -489,9 +493,9 @@ def test_a_deadline_holds_while_the_store_is_locked(tmp_path: Path) -> None:
             ("pending", None)
         ] * 2
         assert seconds < 15  # half of what the store would be waited for
-        assert {reward["status"] for reward in served.rewards(edit(1), edit(2))} <= set(
-            DONE
-        )
+        assert {
+            reward["status"] for reward in served.rewards(edit(1), edit(2))
+        } <= ANSWERED
 
 
 def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
@@ -517,7 +521,7 @@ def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
         assert time.monotonic() - begun < 15
         assert [reward["status"] for reward in late["rewards"]] == ["pending"]
         let_go.set()
-        assert {reward["status"] for reward in first.result()} <= set(DONE)
+        assert {reward["status"] for reward in first.result()} <= ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -567,9 +571,10 @@ def test_a_run_that_was_removed_under_the_server_is_made_again(tmp_path: Path) -
             answer.json()["run"]["name"] == first["name"]
             and answer.json()["run"]["id"] != first["id"]
         )
-        assert len(served.rows()) == 6 and {
-            row["status"] for row in served.rows()
-        } <= set(DONE)
+        assert (
+            len(served.rows()) == 6
+            and {row["status"] for row in served.rows()} <= ANSWERED
+        )
 
 
 def test_pixels_are_decoded_so_many_at_a_time_and_more_than_that_alone() -> None:
@@ -598,9 +603,9 @@ def test_a_large_edit_is_let_go_once_nobody_asks_about_it(
 ) -> None:
     monkeypatch.setattr("editjudge.vision.workers._LARGE", 10)
     with serving(tmp_path / "s.db", judge="measured") as served:
-        assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(
-            DONE
-        )
+        assert {
+            reward["status"] for reward in served.rewards(edit(0), edit(1))
+        } <= ANSWERED
         (line,) = served.queue._lanes.values()
         measured: Any = line.result().judge
         pool = measured._workers

@@ -30,9 +30,6 @@ _EXPLAINED = 0.75
 transform explains nothing."""
 SAME = 2.0
 """Colour difference that is invisible even side by side."""
-_CLEAR = 10.0
-"""Colour difference of a pixel that no encoder explains. With JPEG at quality 75, 99 % of pixels stay below it."""
-
 _SPECK = 40.0
 """Difference in levels of 255, averaged over 5 x 5 pixels, above which a speck counts as an edit. Pages of text saved
 as JPEG at quality 70 stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small
@@ -55,8 +52,6 @@ class Change:
     """Mean colour difference that a single colour transform of the entire image explains."""
     floor: float
     """Median difference, which re-encoding causes everywhere."""
-    clear: float
-    """Share of the image that differs by more than ten units of colour, apart from a shift of all colours."""
     nothing: bool
     """Whether nothing visible changed."""
     located: bool
@@ -99,7 +94,6 @@ def find_change(scene: Scene) -> Change:
         outside=((rim == 0) & seen).astype(np.uint8),
         tint=tint,
         floor=floors[1],
-        clear=float((scales[0][seen] > _CLEAR).mean()) if seen.any() else 0.0,
         nothing=unseen and not _has_speck(scene),
         located=located,
     )
