@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import editjudge
+from editjudge.judgement import JudgementRow
 from editjudge.orders import read_choice
 from editjudge.rubrics.recipe import import_checkout, load_recipe
 from editjudge.rubrics.strict_yaml import dump_plain
@@ -139,7 +140,7 @@ def twelve(checkout: Path) -> Iterator[dict[str, Any]]:
             / "Traditional_metrics"
             / f"judge_evaluations_all_{file}.jsonl"
         )
-        rubrics = load_recipe(recipe).rubrics
+        rubrics: Sequence[Any] = load_recipe(recipe).rubrics
         replies = []
         expected = {}
         for row in map(json.loads, path.read_text("utf-8").splitlines()):
@@ -215,7 +216,7 @@ VOTES = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "t
 
 def _judgements(
     recipe: str, checkout: Path, replies: Sequence[Reply], *, pairs: bool = False
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JudgementRow]:
     with _run(recipe, checkout, replies, pairs=pairs) as (store, run):
         yield from store.judgements(
             run, fields=("item", "variant", "status", "reasons", "choices")

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,7 +113,7 @@ ERRORS = (
 
 
 def misreadings(
-    row: dict[str, Any], exchanges: Sequence[Any], recorder: Recorder
+    row: Mapping[str, Any], exchanges: Sequence[Any], recorder: Recorder
 ) -> Iterator[str]:
     """What is wrong with a judgement, by what the server really said."""
     raws = recorder.by_id()

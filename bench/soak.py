@@ -129,11 +129,12 @@ def drive(manifest: str, store: str, stub: str, edits: str) -> None:
         instructions = {
             row["id"]: (row["instruction"], row["input"], row["edited"]) for row in rows
         }
-        for row in done.judgements():
-            counted[row["status"]] += 1
-            said = instructions[row["item"]]
-            if row["scores"] is not None and row["scores"] != _right(
-                digests, folder, said, row["rubric"]
+        for judgement in done.judgements():
+            counted[judgement["status"]] += 1
+            said = instructions[judgement["item"]]
+            scores = judgement["scores"]
+            if scores is not None and scores != _right(
+                digests, folder, said, judgement["rubric"]
             ):
                 wrong += 1
         told = {

@@ -33,7 +33,7 @@ FACTORS = SHAPES["fidelity"].factors
 LONGEST = 1800.0
 """Seconds that a peer may take for one run."""
 
-Scores = Mapping[str, int]
+Scores = Mapping[str, float]
 
 
 @dataclass(frozen=True)
