@@ -94,7 +94,7 @@ class Reviewer:
 
     async def _table(self, run: int, query: dict[str, str]) -> str:
         path = f"/runs/{run}" + (f"?{urlencode(query)}" if query else "")
-        text = await self._page(path, '<table class="edits">')
+        text = await self._page(path, '<table class="edits')
         for words in re.findall(r'<p class="said instruction">(.*?)</p>', text):
             self._hold("q" not in query or query["q"] in words, path, words)
         for words in re.findall(r'<small class="said">(.*?)</small></th>', text):

@@ -225,7 +225,12 @@ class _Auditor:
         for role, source in edit.all_images().items():
             fact_of = self._file_fact if isinstance(source, Path) else self._fact
             facts[role] = fact_of(source)
-        return facts, [image for screen in self._screens for image in screen(edit)]
+        images = [image for screen in self._screens for image in screen(edit)]
+        # A nearly unchanged output may be a small edit, which is not a fault of the manifest.
+        faults = [
+            image for image in images if image.set_aside or image.kind != "unchanged"
+        ]
+        return facts, faults
 
     def _fact(self, source: ImageSource) -> _Fact:
         if isinstance(source, str):

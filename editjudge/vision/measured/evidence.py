@@ -15,8 +15,8 @@ from editjudge.vision.measured.scene import Array, shrink
 def draw(
     edited: Array, measures: Measures, lines: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, bytes]:
-    """Return PNGs at the size at which images are measured: the change over the edited image, the contour of the edit,
-    and the boxes of text."""
+    """Return PNGs at the size at which images are measured, and not larger than the edited image: the change over the
+    edited image, the contour of the edit, and the boxes of text."""
     height, width = measures.scene.shape
     canvas = cv2.resize(shrink(edited, max(height, width)), (width, height))[..., ::-1]
     strength = np.clip(measures.change.visible / 4, 0, 1)  # 1 at four times visible
@@ -41,6 +41,12 @@ def draw(
             start = (round(left * width), round(top * height))
             end = (round(right * width), round(bottom * height))
             cv2.rectangle(drawn["lettering"], start, end, (0, 200, 0), 1)
+    if width > edited.shape[1]:  # small images are measured enlarged
+        size = (edited.shape[1], edited.shape[0])
+        drawn = {
+            name: cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+            for name, image in drawn.items()
+        }
     return {
         name: cv2.imencode(".png", image)[1].tobytes() for name, image in drawn.items()
     }
