@@ -154,8 +154,8 @@ def test_evidence_is_drawn_as_pictures() -> None:
     drawn = evidence_pictures(encoded(INPUT), encoded(EDITED))
     assert set(drawn) == {"change", "boundary"}
     assert Image.open(io.BytesIO(drawn["change"])).size == (
-        512,
-        round(512 * INPUT.shape[0] / INPUT.shape[1]),
+        INPUT.shape[1],
+        INPUT.shape[0],
     )
 
 
