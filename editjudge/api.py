@@ -21,6 +21,7 @@ from collections.abc import (
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import (
     TYPE_CHECKING,
@@ -51,7 +52,7 @@ from editjudge.media.source import Pixels, encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
 from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.evaluation import value_for_edit
-from editjudge.rubrics.expression import Term, parse, reduction
+from editjudge.rubrics.expression import Ref, Term, parse, reduction
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
@@ -747,9 +748,9 @@ class Attempt:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Scores, keyed by factor."""
-        every = (judgement.scores or {} for judgement in self.judgements.values())
-        return {factor: score for scores in every for factor, score in scores.items()}
+        """Scores, keyed by factor: the mean if a rubric asks several questions."""
+        means = _mean_scores(self.judgements)
+        return {factor: score for (_, factor), score in means.items()}
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -809,30 +810,41 @@ def verify(
     given = dict(edit)
     if "edited" not in given and make is None:
         raise UsageError("verify() needs an output: give edit['edited'] or make=")
+    if retries < 0:
+        raise UsageError(f"retries={retries}: expected 0 or more")
     settings = Options(**options)
     spec = judge or default_judge()
     check_settings([spec], settings)
-    questions = resolve(_names(rubrics) or default_rubrics([spec], settings))
-    condition = _pass_condition(pass_if, questions)
+    names = _names(rubrics) or default_rubrics([spec], settings)
+    condition = _pass_condition(pass_if, resolve(names))
     attempts: list[Attempt] = []
-    for _ in range(1 + max(0, retries)):
+    for _ in range(1 + retries):
         if attempts or "edited" not in given:
             if make is None:
                 break
             given["edited"] = make(attempts[-1] if attempts else None)
-        names = [rubric.name for rubric in questions]
         verdict = _judge(**given, rubrics=names, judge=spec, **options)
-        scores = {
-            (judgement.rubric, factor): float(score)
-            for judgement in verdict.values()
-            for factor, score in (judgement.scores or {}).items()
-        }
-        value = value_for_edit(condition, scores)
+        value = value_for_edit(condition, _mean_scores(verdict))
         passed = None if value is None else bool(value)
         attempts.append(Attempt(given["edited"], verdict, passed))
         if passed:
             break
     return Verification(attempts)
+
+
+def _mean_scores(verdict: Judgements) -> dict[Ref, float]:
+    """Return the mean of each factor over the questions of its rubric. A factor that lacks a score in one of them is
+    left out.
+    """
+    by_rubric: defaultdict[str, list[Mapping[str, float]]] = defaultdict(list)
+    for judgement in verdict.values():
+        by_rubric[judgement.rubric].append(judgement.scores or {})
+    return {
+        (rubric, factor): fmean(scores[factor] for scores in answers)
+        for rubric, answers in by_rubric.items()
+        for factor in answers[0]
+        if all(factor in scores for scores in answers)
+    }
 
 
 _judge = judge

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from editjudge.errors import InputError, Option, UsageError
 from editjudge.judgement import DONE
 from editjudge.report.answers import Answer, written
 from editjudge.report.charts import LineChart, Point
-from editjudge.report.run_data import RunData, load, unchanged_outputs
+from editjudge.report.run_data import (
+    Of,
+    RunData,
+    check_name,
+    load,
+    unchanged_outputs,
+)
 from editjudge.report.selection import deciding, primary_scores, same_rubrics
 from editjudge.report.tables import Cell as TableCell
 from editjudge.report.tables import Figure, Table, counted
@@ -50,10 +58,10 @@ class Step:
         return f"{self.step:.15g}"
 
 
-def load_step(store: Store, name: str, *, use: str = "scores") -> TrendRun:
+def load_step(store: Store, name: str, *, use: Of = "scores") -> TrendRun:
     """Load a run and find the edits that changed nothing. Their output file is a copy of the input, or was measured as
     `unchanged`."""
-    data = load(store, name, of="expected" if use == "expected" else "scores")
+    data = load(store, name, of=use)
     unchanged = set()
     for item in store.items(data.run):
         digests = {
@@ -94,7 +102,7 @@ def trend(
                     "name one of them, or choose a model with --model"
                 )
             scores = deciding(data, judge).scores.where(model=name)
-            steps[number] = _step(run, number, name)
+            steps[number] = _step(run, number, name, judge)
             label = Column.constant(steps[number].name, len(scores))
             parts.append(replace(scores, model=label))
     ordered = sorted(steps.values(), key=lambda step: step.step)
@@ -107,6 +115,8 @@ def trend(
     every = combined.with_aggregates()
     scales = combined.all_scales()
     cells = summarise(every, scales=scales, guaranteed=guaranteed)
+    if not every.ok.any():
+        raise InputError("no edit of these steps has a score", code="no_scores")
     ranks = rank(every, falling=combined.falling, scales=scales, guaranteed=guaranteed)
     return _answer(combined, ordered, cells, ranks, left_out)
 
@@ -127,10 +137,13 @@ def _steps(
 ) -> Iterator[tuple[float, str]]:
     """Yield the steps of a run, each with its model. Models without a step are added to `left_out`."""
     spec = data.run.spec
-    models = [
-        name for name in data.scores.model.present() if model is None or name == model
-    ]
-    pattern = step_from or spec.get("step_from")
+    models = data.scores.model.present()
+    if model is not None:
+        check_name("model", model, models)
+        models = (model,)
+    # A pattern in an imported run is somebody else's, and may take forever to match.
+    stored = spec.get("step_from") if data.run.imported_from is None else None
+    pattern = step_from or stored
     if pattern:
         for name in models:
             number = _step_in(pattern, name)
@@ -161,18 +174,23 @@ def _step_in(pattern: str, name: str) -> float | None:
     if match is None:
         return None
     text = match[1] if match.re.groups else match[0]
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        raise UsageError(
-            f'--step-from: "{pattern}" finds "{text}" in "{name}", which is not a number',
-            options=[_STEP_FROM],
-        ) from None
+    with suppress(TypeError, ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise UsageError(
+        f'--step-from: "{pattern}" finds "{text}" in "{name}", which is not a number',
+        options=[_STEP_FROM],
+    )
 
 
-def _step(run: TrendRun, number: float, model: str) -> Step:
+def _step(run: TrendRun, number: float, model: str, judge: str | None) -> Step:
     data = run.data
-    counts = {key: n for key, n in data.statuses.items() if key[2] == model}
+    specs = data.scores.judge.present() if judge is None else (judge,)
+    counts = {
+        key: n
+        for key, n in data.statuses.items()
+        if key[2] == model and any(spec.split("@")[0] == key[0] for spec in specs)
+    }
     items = {*data.scores.where(model=model).item.present()}
     return Step(
         number,

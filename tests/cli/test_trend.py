@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from editjudge.store.store import Store
+from tests.faults import check_error
 from tests.running.made import edits, run, stub
 
 from .stores import Call, Spec, call, made
@@ -171,3 +172,35 @@ def test_outputs_that_are_their_input_are_counted_as_unchanged(
     typed = ("trend", "r", "--step-from", r"m(\d)", "--store", store, "--json")
     steps = call(*typed).document["steps"]
     assert [(step["edits"], step["unchanged"]) for step in steps] == [(2, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("step", ["nan", "inf"])
+def test_a_step_is_a_finite_number(step: str, call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=[step]))
+    done = call("trend", "r", "--step-from", "(.*)", "--store", store, "--json")
+    assert done.code == 2 and step in done.err + done.out
+
+
+def test_steps_without_a_score_are_an_error(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=["ckpt-1"]), lambda *_: "invalid")
+    done = call("trend", "r", *FROM, "--store", store)
+    assert done.code == 1
+    check_error(done.error, "no_scores")
+
+
+def test_an_unknown_model_is_named(call: Call, store: Path) -> None:
+    done = call("trend", "all", *FROM, "--model", "bas", "--store", store)
+    assert done.code == 2 and '"base"' in done.err
+
+
+def test_failures_are_those_of_the_judge_that_decides(
+    call: Call, tmp_path: Path
+) -> None:
+    def say(model: str, n: int, judge: str, *rest: object) -> float | str:
+        return "invalid" if judge == "openai/b" else 1 + n % 7
+
+    judges = ("openai/a", "openai/b")
+    store = made(tmp_path / "s.db", Spec(models=["ckpt-1"], judges=judges), say)
+    typed = ("trend", "r", *FROM, "--store", store, "--json", "--judge", "openai/a")
+    (step,) = call(*typed).document["steps"]
+    assert (step["failed"], step["judgements"]) == (0, 24)

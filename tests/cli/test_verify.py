@@ -10,6 +10,10 @@ import pytest
 
 import editjudge as ej
 from editjudge.errors import UsageError
+from editjudge.judgement import Judgement
+from editjudge.report.notebook import Judgements
+from editjudge.rubrics.files import dump, load
+from editjudge.rubrics.verdict import Remark
 from tests.faults import raises
 from tests.running.made import SPECS, picture, stub
 from tests.stub.server import Behaviour
@@ -112,8 +116,36 @@ def test_a_condition_may_name_rubrics_and_the_mean_of_all(
     assert ej.verify(given, "fidelity", pass_if=condition, judge=JUDGE).passed
 
 
+def test_a_rubric_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(dump(load("fidelity")).replace("name: fidelity", "name: mine"))
+    with stub():
+        result = ej.verify(
+            EDIT | {"edited": OUTPUTS[0]},
+            str(file),
+            pass_if="mine >= 1",
+            judge=JUDGE,
+        )
+    assert result.passed and [*result.attempts[0].judgements] == ["mine"]
+
+
+def test_a_factor_is_the_mean_of_its_questions_if_all_have_a_score() -> None:
+    def answered(key: str, scores: dict[str, float] | None) -> Judgement:
+        status: Any = "ok" if scores else "refused"
+        reasons = () if scores else (Remark("refused", "no"),)
+        return Judgement(key, status, "j", "look", "h", 0, scores, reasons=reasons)
+
+    first = answered("1", {"a": 2, "b": 6})
+    full = Judgements({"look[0]": first, "look[1]": answered("2", {"a": 4, "b": 6})})
+    assert ej.Attempt(b"", full, None).scores == {"a": 3, "b": 6}
+    failed = Judgements({"look[0]": first, "look[1]": answered("2", None)})
+    assert ej.Attempt(b"", failed, None).scores == {}
+
+
 def test_what_cannot_be_verified_is_an_error(tmp_path: Path) -> None:
     with raises(UsageError, "invalid_condition", "alignmet", '"alignment"'):
         ej.verify(EDIT, "fidelity", pass_if="alignmet > 3", make=Editor(), judge=JUDGE)
     with raises(UsageError):
         ej.verify(EDIT, "fidelity", pass_if="alignment > 3", judge=JUDGE)
+    with raises(UsageError, "", "retries"):
+        ej.verify(EDIT, "fidelity", pass_if="alignment > 3", make=Editor(), retries=-1)
