@@ -90,9 +90,18 @@ browser:
 		[ "$$(id -u)" != 0 ] || \
 		(apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) || true
 
+# FiftyOne reads what `export --format fiftyone` writes, in an environment of its own: it brings a web server and a
+# database. Its version is pinned, and what it needs besides is in no lock, as with torch.
+FIFTYONE         := .venv-fiftyone
+FIFTYONE_VERSION := 1.22.1
+$(FIFTYONE)/.installed: Makefile
+	test -x $(FIFTYONE)/bin/python || $(PYTHON) -m venv $(FIFTYONE)
+	$(FIFTYONE)/bin/python -m pip install --quiet --disable-pip-version-check fiftyone==$(FIFTYONE_VERSION)
+	touch $@
+
 # MINUTES of load and fuzzing; the tests that are too long for `make test` come after them, at their own pace.
 MINUTES ?= 20
-soak: $(VENV)/.fuzz
+soak: $(VENV)/.fuzz $(FIFTYONE)/.installed
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 	$(BIN)/pytest -m soak
 
@@ -126,4 +135,4 @@ audit: $(VENV)/.release
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(TORCH)-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(TORCH) $(TORCH)-* $(FIFTYONE) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo

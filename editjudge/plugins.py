@@ -17,6 +17,7 @@ distributions declare theirs as entry points, in one group for each kind:
 | `routes` | `serve` | `extend(site) -> web.site.Extension` |
 | `engines` | `run --engine NAME` | `async execute(cluster, job, store, options) -> Outcome` |
 | `sinks` | `export --format NAME` | `write(store, run, folder) -> list of the written paths` |
+| `trackers` | `run --log NAME`, `run --log NAME:WHERE` | `log(run, where) -> where it is now`; see `integrations.trackers` |
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ Kind = Literal[
     "routes",
     "engines",
     "sinks",
+    "trackers",
 ]
 
 EXTRAS = {
+    "hf": {"datasets": "datasets", "numpy": "numpy", "scipy": "scipy"},
     "inspect": {"inspect_ai": "inspect-ai"},
     "measured": {
         "numpy": "numpy",
@@ -50,18 +53,23 @@ EXTRAS = {
         "onnxruntime": "onnxruntime",
         "rapidocr": "rapidocr",
     },
+    "mlflow": {"mlflow": "mlflow-skinny", "alembic": "alembic"},
     "probes": {"cv2": "opencv-python-headless", "skimage": "scikit-image"},
     "ray": {"ray": "ray"},
     "stats": {"numpy": "numpy", "scipy": "scipy", "jinja2": "jinja2"},
+    "tensorboard": {"tensorboardX": "tensorboardX"},
+    "wandb": {"wandb": "wandb"},
 }
 """For each extra that is checked before use, its modules and the distributions that contain them."""
 EXTRA_OF_MODULE = {
+    "alembic": "mlflow",
     "cv2": "measured",
     "datasets": "hf",
     "inspect_ai": "inspect",
     "jinja2": "stats",
     "jsonschema": "conformance",
     "markupsafe": "stats",
+    "mlflow": "mlflow",
     "msgpack": "web",
     "multipart": "web",
     "numpy": "stats",
@@ -75,9 +83,11 @@ EXTRA_OF_MODULE = {
     "scipy": "stats",
     "skimage": "probes",
     "starlette": "web",
+    "tensorboardX": "tensorboard",
     "torch": "clip",
     "transformers": "clip",
     "uvicorn": "web",
+    "wandb": "wandb",
     "xllamacpp": "local",
 }
 """The smallest extra that installs each module."""
@@ -127,7 +137,19 @@ BUILT_IN: dict[Kind, dict[str, Plugin]] = {
         "ray": Plugin("editjudge.cluster.driver:execute", "ray"),
     },
     "sinks": {
+        "datasets": Plugin("editjudge.integrations.hugging_face:export_datasets", "hf"),
+        "eval-results": Plugin(
+            "editjudge.integrations.hugging_face:export_eval_results", "stats"
+        ),
+        "fiftyone": Plugin("editjudge.integrations.fiftyone:export_fiftyone", "stats"),
         "inspect": Plugin("editjudge.integrations.inspect:export_inspect", "inspect"),
+    },
+    "trackers": {
+        "mlflow": Plugin("editjudge.integrations.trackers:log_mlflow", "mlflow"),
+        "tensorboard": Plugin(
+            "editjudge.integrations.trackers:log_tensorboard", "tensorboard"
+        ),
+        "wandb": Plugin("editjudge.integrations.trackers:log_wandb", "wandb"),
     },
 }
 

@@ -113,7 +113,7 @@ def test_every_extra_that_is_promised_exists_and_all_has_each_of_them() -> None:
         "heic",
         "local",
     }
-    promised |= {"conformance"}
+    promised |= {"conformance", "mlflow", "tensorboard", "wandb"}
     (everything,) = map(Requirement, EXTRAS["all"])
     assert everything.extras == promised
     apart = {"clip"}  # torch is gigabytes: who wants it names it

@@ -25,6 +25,7 @@ PROVIDERS = {
     "screens": "square = strangers:find_squares",
     "sinks": "count = strangers:write_count",
     "routes": "greeting = strangers:extend",
+    "trackers": "lines = strangers:log_lines",
 }
 CODE = """
 from editjudge.edit import DegenerateImage
@@ -69,6 +70,13 @@ def find_squares(edit):
     with Image.open(edit.edited) as image:
         width, height = image.size
     return [DegenerateImage("square", "edited", "is as wide as high")] if width == height else []
+
+
+def log_lines(run, where):
+    with open(where, "w") as file:
+        for step in run.steps:
+            file.writelines(f"{step.step} {name} {value}\\n" for name, value in step.metrics.items())
+    return where
 
 
 def write_count(store, run, folder):
@@ -143,6 +151,13 @@ def test_a_judge_of_another_package_judges_a_run_and_a_sink_of_it_exports_the_ru
     assert (folder / written[0]).read_text() == "1"
     with serving(folder) as address:
         assert patient.get(f"{address}/greeting", timeout=30).text == "1 runs"
+
+
+def test_a_tracker_of_another_package_gets_the_metrics_of_a_run(folder: Path) -> None:
+    words = ("--judge", "size:64", "--step", "5", "--log", "lines:log.txt")
+    command(folder, "run", "edits.jsonl", "--rubric", "quality", "--quiet", *words)
+    lines = (folder / "log.txt").read_text().splitlines()
+    assert any(line.startswith("5 image_quality/mean ") for line in lines), lines
 
 
 def test_an_engine_of_another_package_runs_a_job(folder: Path) -> None:

@@ -41,7 +41,13 @@ if TYPE_CHECKING:
     type=click.Choice(["parquet", "jsonl", "csv", *plugins.providers("sinks")]),
     default="jsonl",
     show_default=True,
-    help="inspect: a log that `inspect view` opens.",
+    help="datasets: with images, for `datasets.load_from_disk`. eval-results: files for the repositories of models on the "
+    "Hub. fiftyone: for `Dataset.from_json`. inspect: a log that `inspect view` opens.",
+)
+@click.option(
+    "--dataset",
+    metavar="ORG/NAME",
+    help="Benchmark on the Hub that eval-results are about.",
 )
 @click.option(
     "--where",
@@ -64,11 +70,12 @@ def command(
     run: str,
     output: str,
     format_: str,
+    dataset: str | None,
     conditions: tuple[str, ...],
     replies: bool,
     force: bool,
 ) -> VerbReply:
-    """Write a run's judgements as Parquet, JSONL, CSV or an Inspect log, or filter its manifest by score.
+    """Write a run's judgements as tables or for another program, or filter its manifest by score.
 
     Each judgement is one row; a failure has its status and no score. `import-run` reads Parquet and JSONL back. An
     earlier export of the same run is replaced. Other files are replaced only with --force.
@@ -79,6 +86,8 @@ def command(
     """
     if replies and format_ not in ("parquet", "jsonl"):
         raise UsageError("--replies goes with parquet and jsonl")
+    if dataset and format_ != "eval-results":
+        raise UsageError("--dataset goes with --format eval-results")
     if conditions and (format_ != "jsonl" or replies):
         raise UsageError(
             "--where writes a manifest in JSONL: it goes with neither --replies nor another --format"
@@ -88,8 +97,14 @@ def command(
         if conditions:
             return _filter(store, record, conditions, Path(output), force)
         if format_ in plugins.providers("sinks"):
+            if "://" in output:
+                raise UsageError(
+                    f"--format {format_} writes to a folder, not to an address"
+                )
             write = plugins.load("sinks", format_, f"--format {format_}")
-            written = [str(path) for path in write(store, record, Path(output))]
+            about = {"dataset": dataset} if dataset else {}
+            paths = write(store, record, Path(output), **about)
+            written = [str(path) for path in paths]
         else:
             table = cast("Form", format_)
             written = _export(store, record, output, table, replies, force)

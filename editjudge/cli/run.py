@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
@@ -42,6 +42,7 @@ from editjudge.cli.outcome import (
     print_outcome,
 )
 from editjudge.cli.output import ExitCode, VerbReply
+from editjudge.cli.tracking import Tracker, log_run
 from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def _engine_name(
 
 
 _HELP = {
-    "Main options": "--judge --rubric --name --store --model --limit --repeats --budget --dry-run --max-failures",
+    "Main options": "--judge --rubric --name --store --model --limit --repeats --budget --dry-run --max-failures "
+    "--log",
     "Edits": "--column --allow-outside --allow-urls --where --part --step --step-from",
     "Questions and answers": "--layout --fuse --order --best-of --primary --read --strict --retries-invalid",
     "Requests": "--concurrency --batch --engine --base-url --temperature --seed --max-tokens --reasoning-effort "
@@ -134,6 +136,13 @@ _HELP = {
     "--step-from",
     metavar="REGEX",
     help=r"Read the step from each model's name instead, such as 'ckpt-(\d+)'.",
+)
+@click.option(
+    "--log",
+    "trackers",
+    multiple=True,
+    metavar="TRACKER[:WHERE]",
+    help="Also log the finished run to mlflow[:ADDRESS], wandb[:PROJECT] or tensorboard[:FOLDER]; repeatable.",
 )
 @click.option(
     "--engine",
@@ -212,6 +221,7 @@ def command(
     dry_run: bool,
     max_failures: float,
     quiet: bool,
+    trackers: tuple[str, ...],
     **values: Any,
 ) -> VerbReply:
     """Judge every edit of a manifest and store the judgements.
@@ -234,6 +244,7 @@ def command(
     )
     job = Job(rubrics=rubrics, judges=judges, options=options, **values)
     _check(job, run_options, best_of, dry_run=dry_run)
+    logs = _trackers(trackers, job)
     if dry_run:
         return dry_run_reply(job, store_place(), run_options)
     ranking = BestOf(job) if best_of else None
@@ -246,7 +257,18 @@ def command(
             max_failures,
             quiet=quiet,
             best_of=ranking,
+            trackers=logs,
         )
+
+
+def _trackers(names: Sequence[str], job: Job) -> list[Tracker]:
+    """Return the trackers to log to, after checking that they can be used."""
+    trackers = [Tracker.of(name) for name in names]
+    if trackers and job.step is not None:
+        from editjudge.report.tracking import whole_step
+
+        whole_step(job.step)
+    return trackers
 
 
 def _check(
@@ -283,6 +305,7 @@ def conduct(
     *,
     quiet: bool,
     best_of: BestOf | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> VerbReply:
     """Run a job with a progress display, and return its summary."""
     started = time.monotonic()
@@ -300,6 +323,10 @@ def conduct(
         code = ExitCode.TOO_MANY_FAILED
     print_outcome(outcome, store(), seconds, is_quiet=wants_json())
     document = outcome_document(outcome, seconds)
+    if trackers and outcome.ending == "finished":
+        document["logged"] = log_run(store(), outcome.run_id, trackers)
+    elif trackers:
+        click.echo("not logged, since the run has not finished", err=True)
     if ranked:
         document |= ranked.as_json()
     return VerbReply(document, ranked.lines() if ranked else (), code=code)

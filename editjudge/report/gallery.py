@@ -271,7 +271,7 @@ class EditView:
             if role == "change":
                 return self._change(item)
             if role in item.images:
-                return _thumbnail(self._read(item, role), role)
+                return _thumbnail(self.read(item, role), role)
         except ImageError as error:
             # Without the folder, because reports are shared with others.
             message = str(error).replace(f"{self._folder}{os.sep}", "")
@@ -293,7 +293,8 @@ class EditView:
         }
         return str(ask(self._rubrics[rubric_hash], edit, digests, self._layout))
 
-    def _read(self, item: Item, role: str) -> bytes:
+    def read(self, item: Item, role: str) -> bytes:
+        """Return an image as it was judged. Raise `ImageError` if it cannot be read or has changed since."""
         data = image_of(self._run, item, role)
         if item.images[role].get("digest") not in (None, digest(data)):
             name = Path(str(item.images[role]["source"])).name
@@ -308,10 +309,10 @@ class EditView:
             draw = plugins.load("evidence", "measured", "the map of changes")
         except plugins.MissingExtra:
             return None
-        mask = self._read(item, "mask") if "mask" in item.images else None
+        mask = self.read(item, "mask") if "mask" in item.images else None
         try:
             images: dict[str, bytes] = draw(
-                self._read(item, before), self._read(item, "edited"), mask
+                self.read(item, before), self.read(item, "edited"), mask
             )
         except EditjudgeError:
             return None  # the thumbnails of the images show the error

@@ -146,7 +146,7 @@ def _steps(
     pattern = step_from or stored
     if pattern:
         for name in models:
-            number = _step_in(pattern, name)
+            number = step_in(pattern, name)
             if number is None:
                 left_out.append(name)
             else:
@@ -167,7 +167,7 @@ def _steps(
     yield float(spec["step"]), models[0]
 
 
-def _step_in(pattern: str, name: str) -> float | None:
+def step_in(pattern: str, name: str) -> float | None:
     """Return the number that a pattern finds in a name, or None if the pattern does not match. If the pattern has a
     group, the number is read from the first group."""
     match = step_pattern(pattern).search(name)

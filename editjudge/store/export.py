@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import posixpath
 import re
@@ -19,7 +20,7 @@ from editjudge.errors import ManifestError
 from editjudge.judgement import EMPTY_ROW, JudgementRow, factor_values
 from editjudge.store import migrations
 from editjudge.store.ratings import annotations_of
-from editjudge.store.records import Count, RunRecord
+from editjudge.store.records import Count, Item, RunRecord
 from editjudge.store.scores import item_verdicts, pair_answers, run_set_scores
 from editjudge.store.store import Store
 from editjudge.store.tables import (
@@ -49,6 +50,10 @@ _ABOUT = (
     "summary",
 )
 """Fields of a run that are written to run.json."""
+_OF_SCORE = ("judge", "rubric", "repeat", "order", "status")
+"""Fields of a judgement that each of its scores is written with."""
+_AT_ONCE = 500
+"""Number of edits whose judgements are in memory at a time."""
 
 
 def export_run(
@@ -118,6 +123,23 @@ def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
     factors = [*rubric_factors, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
+
+
+def edits_with_scores(
+    store: Store, run: RunRecord
+) -> Iterator[tuple[Item, list[dict[str, object]]]]:
+    """Yield every edit with a row for each of its judgements and factors. A failure has its status and no score."""
+    factors = store.questions_of(run).factors
+    items = store.items(run)
+    while batch := list(itertools.islice(items, _AT_ONCE)):
+        rows: dict[str, list[dict[str, object]]] = {item.item: [] for item in batch}
+        for row in store.judgements(run, fields=EMPTY_ROW, item=list(rows)):
+            about = {name: row[name] for name in _OF_SCORE}  # type: ignore[literal-required]
+            for factor in _factors(row, factors.get(row["rubric"], ())):
+                values = factor_values(row, factor)
+                rows[row["item"]].append({**about, "factor": factor or None, **values})
+        for item in batch:
+            yield item, rows[item.item]
 
 
 def _items(
