@@ -91,7 +91,7 @@ class JudgeOptions(TypedDict, total=False):
     max_tokens: int | None
     reasoning_effort: str | None
     extra: Mapping[str, object]
-    base_url: str | None
+    base_url: str | Sequence[str] | None
     schema: bool
     strict: bool
     reasks: int
@@ -225,7 +225,8 @@ def judge(
     ...
 
     `temperature`, `seed`, `max_tokens`, `reasoning_effort`: parameters of the request; by default the server's.
-    `extra`: additional parameters, passed on unchanged. `base_url`: address of an OpenAI-compatible server. `schema`:
+    `extra`: additional parameters, passed on unchanged. `base_url`: address of an OpenAI-compatible server, or a list of
+    addresses of servers of the same model. `schema`:
     request structured output if the server supports it. `reasks`: retries for invalid replies. `timeout`: seconds per
     request. `strict`: reject replies whose reasons exceed the word limits. `prices`: your own price file.
     `read="logprobs"`: also return the expected score under the token probabilities; a factor abstains if the

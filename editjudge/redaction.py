@@ -12,7 +12,7 @@ import functools
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 HIDDEN = "***"
 """Text that replaces a secret."""
@@ -211,6 +211,8 @@ def redacted_settings(options: Mapping[str, object]) -> dict[str, object]:
     address = settings.get("base_url")
     if isinstance(address, str):
         settings["base_url"] = redacted_address(address)
+    elif isinstance(address, Sequence):
+        settings["base_url"] = [redacted_address(each) for each in address]
     parameters = settings.get("parameters")
     if isinstance(parameters, Mapping) and isinstance(parameters.get("extra"), Mapping):
         extra = redacted_options(parameters["extra"])

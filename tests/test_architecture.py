@@ -286,9 +286,11 @@ def test_the_walk_names_every_module_that_a_run_calls_for_each_edit(
     per_edit: tuple[set[str], set[str]],
 ) -> None:
     modules, _ = per_edit
+    named = {*MODULE.findall(walk_of("One edit"))}
     assert {"manifest.reader", "judges.chat", "rubrics.contract"} <= modules
-    assert modules <= {*MODULE.findall(walk_of("One edit"))}
-    assert len(modules) <= 34
+    assert modules <= named
+    # Which of the named ones are called depends on the pace: the bound is on the walk.
+    assert len(named) <= 40
 
 
 def test_an_edit_takes_few_shapes_on_its_way_into_the_store(

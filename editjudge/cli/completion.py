@@ -35,10 +35,12 @@ def judges(
     """Return the embedded judges, the providers, and the models with known prices."""
     from editjudge import plugins
     from editjudge.judges.cost import prices
+    from editjudge.judges.models import table
     from editjudge.judges.providers import PROVIDERS
 
     providers = (f"{name}/" for name in PROVIDERS)
-    names = (*plugins.providers("judges"), *prices().models, *providers)
+    models = (*prices().models, *table()["current"])
+    names = (*plugins.providers("judges"), *models, *providers)
     return _items(names, incomplete)
 
 

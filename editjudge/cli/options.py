@@ -395,7 +395,9 @@ def asking_options(*, listed: bool = False) -> Callable[[F], F]:
     return stacked(
         click.option(
             "--base-url",
-            help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+            multiple=True,
+            help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; repeatable for several "
+            "servers of the same model, of which the least busy is asked.",
         ),
         click.option(
             "-J",
@@ -449,6 +451,8 @@ def judge_options(values: dict[str, Any]) -> Options:
     extra = dict(_parameter(text) for text in values.pop("extra"))
     names = [option.name or "" for option in _ASKING.params]
     options = {name: values.pop(name) for name in names if name in values}
+    urls = options.pop("base_url")
+    options["base_url"] = urls if urls[1:] else next(iter(urls), None)
     return Options(extra=extra, **options)
 
 

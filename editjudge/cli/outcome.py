@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import shlex
 import sys
@@ -255,6 +256,7 @@ def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
 
 def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator[str]:
     from editjudge.judges.cost import near_price
+    from editjudge.judges.models import shutdown_of
 
     problems = sum(todo.problems.values())
     yield f"{todo.tasks:,} tasks, {todo.done:,} of them done, {problems:,} cannot be asked"
@@ -275,8 +277,10 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
         yield (
             f"{estimate.judge}: {estimate.calls:,} calls, {estimate.images:,} images, about {estimate.input_tokens:,} "
             f"tokens in and {estimate.output_tokens:,} out, {_price(estimate.price, estimate.interval.get('price'))}"
-            f"{hint} (list prices of {estimate.as_of})"
+            f"{hint} (list prices of {estimate.as_of or 'genai-prices'})"
         )
+        if shutdown := shutdown_of(estimate.judge):
+            yield from filter(None, [shutdown.message(datetime.date.today())])
         if estimate.thinking_tokens:
             each = estimate.thinking_tokens // estimate.calls
             yield (

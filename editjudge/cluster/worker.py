@@ -143,13 +143,14 @@ class DriverPacing:
         self._driver = driver
         self.slot = pace.slot
         self.stop = pace.stop
+        self.spread = pace.spread
 
     @property
     def window(self) -> int:
         return self._pace.window
 
     async def send_with_retries(
-        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+        self, send: Callable[..., Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
         if not is_alive(self._driver):
             raise JudgeError(

@@ -28,7 +28,15 @@ from editjudge.judges.cost import (
 )
 from editjudge.judges.failures import CallFailed, context_advice
 from editjudge.judges.http import Response
-from editjudge.judges.judge import Judge, JudgingFailed, Load, Options, Pacing, Work
+from editjudge.judges.judge import (
+    Judge,
+    JudgeServer,
+    JudgingFailed,
+    Load,
+    Options,
+    Pacing,
+    Work,
+)
 from editjudge.judges.providers import Endpoint
 from editjudge.judges.wire import ChatRequest, Conversation, RejectedTurn, Reply
 from editjudge.media.image import EncodedImage
@@ -314,7 +322,7 @@ class ChatJudge(Judge):
         )
         self._identity: dict[str, object] = {
             "judge": spec,
-            "url": endpoint.url,
+            "url": endpoint.url if endpoint.key_url is None else endpoint.key_url,
             "parameters": settings | {"extra": redacted_options(options.extra)},
             "schema": options.schema,
             "strict": options.strict,
@@ -553,7 +561,7 @@ class ChatJudge(Judge):
         maximum = self._maximum_cost(pending, request, max_tokens)
         timeouts = 0
 
-        async def send() -> tuple[Reply, float | None]:
+        async def send(server: JudgeServer | None = None) -> tuple[Reply, float | None]:
             nonlocal timeouts
             hold = await self._funds.hold(maximum) if maximum else None
             sent = request
@@ -561,7 +569,7 @@ class ChatJudge(Judge):
                 pending.capped = hold.tokens
                 shorter = dataclasses.replace(options, max_tokens=hold.tokens)
                 sent = self.endpoint.request(conversation, shorter)
-            url, headers = self.endpoint.address(sent)
+            url, headers = self.endpoint.address(sent, server.url if server else None)
             try:
                 # A question that exceeded the timeout needs more time on the next attempt.
                 response = await self._transport.post(
@@ -580,6 +588,8 @@ class ChatJudge(Judge):
                 raise
             if hold:
                 hold.settle(self._price.of(reply.usage) if self._price else None)
+            if server:
+                server.model = reply.model
             return reply, response.seconds
 
         tokens = self._tokens(pending.work, request)
@@ -652,13 +662,16 @@ class ChatJudge(Judge):
             if isinstance(part, ImagePart):
                 size = pending.work.sizes[part.role]
                 tokens += max_image_tokens(self.spec, *size)
+        price = self._price
+        if price.long and tokens > price.long_from:
+            price = price.long
         # With the user's own settings an answer may need all its tokens, for example for thinking.
         min_tokens = max_tokens
         if not self._options.extra and self._options.reasoning_effort is None:
             min_tokens = min(max_tokens, 4 * answer_tokens(pending.work.rubric))
         return MaximumCost(
-            tokens * self._price.input / 1e6,
-            self._price.output / 1e6,
+            tokens * price.input / 1e6,
+            price.output / 1e6,
             max_tokens,
             min_tokens,
         )
@@ -666,7 +679,7 @@ class ChatJudge(Judge):
     def _tokens(self, work: Work, request: ChatRequest) -> int:
         """Estimate the number of tokens in a question and its answer."""
         sizes = [work.sizes[role] for role in work.images]
-        question = question_tokens(self.endpoint.provider, sizes, _text_bytes(request))
+        question = question_tokens(self.spec, sizes, _text_bytes(request))
         return question + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:

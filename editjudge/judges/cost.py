@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import datetime
 import functools
+import importlib.metadata
+import itertools
 import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, SupportsFloat
 
 from editjudge.errors import BudgetReached, InputError, Option, UsageError, did_you_mean
 from editjudge.judgement import Usage
 from editjudge.judges import read_yaml
 from editjudge.judges.judge import GGUF, Options, is_local
+from editjudge.judges.models import image_tokens, undated
 from editjudge.rubrics.model import Rubric
-
-BUILTIN = Path(__file__).parent / "prices.yaml"
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,18 @@ class Price:
     input: float
     output: float
     cached: float | None = None
+    as_of: str = field(default="", compare=False)
+    """Date of the price, or the package that lists it."""
+    long: Price | None = None
+    """Price of a question with more than `long_from` tokens of input, if it differs."""
+    long_from: int = 0
 
     def of(self, usage: Usage) -> float | None:
         """Return the cost of a reply, or None if the server did not report its tokens."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
+        if self.long and usage.input_tokens > self.long_from:
+            return self.long.of(usage)
         cached = min(usage.cached_tokens or 0, usage.input_tokens)
         cached_price = self.input if self.cached is None else self.cached
         return (
@@ -44,23 +54,24 @@ class Price:
     def times(self, factor: float) -> Price:
         """Return this price multiplied by a factor."""
         cached = None if self.cached is None else self.cached * factor
-        return Price(self.input * factor, self.output * factor, cached)
+        return Price(self.input * factor, self.output * factor, cached, self.as_of)
 
 
 @dataclass(frozen=True)
 class Prices:
-    """A dated list of prices."""
+    """A dated list of prices: the user's own file, which goes before the prices of the package `genai-prices`."""
 
-    as_of: str
-    models: Mapping[str, Price]
+    as_of: str = ""
+    models: Mapping[str, Price] = field(default_factory=dict)
     batch: Mapping[str, float] = field(default_factory=dict)
     """Factor by which the price changes for a question in a batch, keyed by provider."""
 
     def of(self, spec: str, *, batch: bool = False) -> Price | None:
         """Return the price of a judge, or None if it is unknown. A dated snapshot of a model has that model's price."""
-        undated = re.sub(r"[-@](?:\d{4}-?\d{2}-?\d{2}|latest)$", "", spec)
-        price = self.models.get(spec) or self.models.get(undated)
-        if price is None or not batch:
+        price = self.models.get(spec) or self.models.get(undated(spec))
+        if price is None:
+            return listed_price(spec, batch)
+        if not batch:
             return price
         factor = self.batch.get(spec.partition("/")[0])
         return None if factor is None else price.times(factor)
@@ -68,19 +79,30 @@ class Prices:
 
 @functools.cache
 def prices(path: Path | None = None) -> Prices:
-    """Read the user's price file, or the built-in one if the user has none."""
+    """Read the user's price file, if there is one."""
     import yaml
 
-    chosen = path or Path(os.environ.get("EDITJUDGE_PRICES") or BUILTIN)
+    file = path or os.environ.get("EDITJUDGE_PRICES")
+    if not file:
+        return Prices()
+    chosen = Path(file)
     unreadable = (OSError, UnicodeDecodeError, yaml.YAMLError)
     try:
         data = read_yaml(chosen)
-        models = {spec: Price(**numbers) for spec, numbers in data["models"].items()}
+        as_of = str(data["as_of"])
+        models = {
+            spec: Price(**numbers, as_of=as_of)
+            for spec, numbers in data["models"].items()
+        }
+        if any(
+            {"long", "long_from"} & {*numbers} for numbers in data["models"].values()
+        ):
+            raise TypeError("expected input, output and cached")
         for spec, price in models.items():
             _check_amounts(spec, price.input, price.output, price.cached or 0)
         batch = dict(data.get("batch", {}))
         _check_amounts("batch", *batch.values())
-        return Prices(str(data["as_of"]), models, batch)
+        return Prices(as_of, models, batch)
     except (*unreadable, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output",
@@ -94,6 +116,55 @@ def _check_amounts(name: str, *amounts: object) -> None:
             raise TypeError(f"{name}: expected numbers from 0")
 
 
+LISTED = ("openai", "anthropic", "google", "openrouter", "azure")
+"""Providers whose prices the package lists, under the same name. For others it is not imported, which takes .2 s."""
+
+
+def listed_models(provider: str) -> list[str]:
+    """Return the judges of a provider whose prices the package lists."""
+    from genai_prices.data import providers
+
+    models = (entry.models for entry in providers if entry.id == provider)
+    return [f"{provider}/{model.id}" for model in itertools.chain(*models)]
+
+
+@functools.cache
+def listed_price(spec: str, batch: bool = False) -> Price | None:
+    """Return the price of a judge that the package lists for today, or None if it lists none."""
+    provider, _, name = spec.partition("/")
+    if provider not in LISTED:
+        return None
+    from genai_prices.data import providers
+    from genai_prices.types import TieredPrices
+
+    entry = next(entry for entry in providers if entry.id == provider)
+    model = entry.find_model(name, all_providers=providers)
+    context = {"processing": "batch"} if batch else {}
+    if model is None:
+        return None
+    if batch and context not in [v.when for v in model.price_variants or ()]:
+        return None
+    rates = model.get_prices(datetime.datetime.now(datetime.UTC), context)
+    if rates.input_mtok is None or rates.output_mtok is None:
+        return None
+    columns = (rates.input_mtok, rates.output_mtok, rates.cache_read_mtok)
+    tiered = [column for column in columns if isinstance(column, TieredPrices)]
+    base = _price([c.base if isinstance(c, TieredPrices) else c for c in columns])
+    if not tiered:
+        return base
+    # Beyond the first threshold the highest price is taken, because a budget must not be exceeded.
+    highest = [c.tiers[-1].price if isinstance(c, TieredPrices) else c for c in columns]
+    threshold = min(column.tiers[0].start for column in tiered)
+    return dataclasses.replace(base, long=_price(highest), long_from=threshold)
+
+
+def _price(rates: Sequence[SupportsFloat | None]) -> Price:
+    """Return a price of the package: input, output and cached input."""
+    as_of = f"genai-prices {importlib.metadata.version('genai-prices')}"
+    cached = None if rates[2] is None else float(rates[2])
+    return Price(float(rates[0] or 0), float(rates[1] or 0), cached, as_of)
+
+
 def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | None:
     """Return the price of a judge, or None if it is unknown. A judge that runs in this process costs nothing."""
     if is_local(spec) or spec.startswith(GGUF):
@@ -103,9 +174,9 @@ def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | Non
 
 def near_price(spec: str, options: Options) -> str:
     """Return the end of a sentence about a judge without a price. It suggests a similar judge that has one."""
-    provider = f"{spec.partition('/')[0]}/"
-    models = prices(options.prices).models
-    return did_you_mean(spec, (name for name in models if name.startswith(provider)))
+    provider = spec.partition("/")[0]
+    names = [n for n in prices(options.prices).models if n.startswith(f"{provider}/")]
+    return did_you_mean(spec, [*names, *listed_models(provider)])
 
 
 _LENGTH_SETTINGS = (
@@ -155,44 +226,26 @@ def _length_settings(extra: object) -> Iterator[str]:
 # --- tokens ---------------------------------------------------------------------------------------------------
 
 
-def image_tokens(provider: str, width: int, height: int) -> int:
-    """Estimate the number of tokens of an image with the provider's published rule. The server's own count is recorded
-    later.
-    """
-    if provider == "anthropic":
-        shrink = min(1.0, 1568 / max(width, height))
-        return math.ceil(width * shrink * height * shrink / 750)
-    if provider == "google":
-        return 258 * max(1, math.ceil(width / 768) * math.ceil(height / 768))
-    # OpenAI's rule for gpt-4o and gpt-4.1, to which others are close: 85 tokens, and 170 for each tile of 512 pixels.
-    shrink = min(1.0, 2048 / max(width, height))
-    shrink *= min(1.0, 768 / (min(width, height) * shrink))
-    return 85 + 170 * math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
-
-
 def max_image_tokens(spec: str, width: int, height: int) -> int:
     """Return an upper bound on the number of tokens of an image, over all the rules that the provider has published."""
-    provider, _, model = spec.partition("/")
-    rule = image_tokens(provider, width, height)
-    # This model counts 2,833 tokens instead of 85, and 5,667 instead of 170.
-    if "4o-mini" in model:
-        return 34 * rule
+    provider = spec.partition("/")[0]
+    rule = image_tokens(spec, width, height)
     # 1,536 patches at 2.46 each (OpenAI), 4,784 (Anthropic), 2,240 (Gemini 3).
-    if provider in ("openai", "azure", "anthropic", "google"):
+    if provider in ("anthropic", "google"):
         return max(rule, 4_784)
-    # The user's own server may count each 28 x 28 pixels as a token without an upper bound, as Qwen-VL does.
+    # Newer OpenAI models count 1.2 tokens for each 32 x 32 pixels, and the user's own server may count each 28 x 28
+    # pixels as a token without an upper bound, as Qwen-VL does.
     return max(rule, 4_784, math.ceil(width / 28) * math.ceil(height / 28))
 
 
 def question_tokens(
-    provider: str, sizes: Iterable[tuple[int, int]], characters: int
+    spec: str, sizes: Iterable[tuple[int, int]], characters: int
 ) -> int:
     """Estimate the number of tokens in a question: its images, and one token for every four characters of text. That is
     rather high for rubric text.
     """
-    return sum(image_tokens(provider, *size) for size in sizes) + math.ceil(
-        characters / 4
-    )
+    images = sum(image_tokens(spec, *size) for size in sizes)
+    return images + math.ceil(characters / 4)
 
 
 def answer_tokens(rubric: Rubric) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,6 +197,15 @@ class JudgingFailed(Exception):
         self.fields = fields
 
 
+@dataclass(eq=False)
+class JudgeServer:
+    """One of several servers of a judge, any of which may answer any question."""
+
+    url: str
+    model: str | None = None
+    """Model that its latest reply named."""
+
+
 class Pacing(Protocol):
     """The pace of requests to a judge: when they are sent, and whether they are retried."""
 
@@ -212,11 +221,15 @@ class Pacing(Protocol):
         """
         ...
 
+    def spread(self, urls: Sequence[str]) -> None:
+        """Divide the requests among several servers."""
+        ...
+
     async def send_with_retries(
-        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+        self, send: Callable[..., Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
         """Return the result of `send` and the number of failed attempts before it. Raise `CallFailed` if it keeps
-        failing.
+        failing. With several servers, the argument of `send` is the `JudgeServer` to ask.
         """
         ...
 
@@ -238,7 +251,8 @@ class Options:
     reasoning_effort: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     """Additional parameters, passed on unchanged (`-J key=value`)."""
-    base_url: str | None = None
+    base_url: str | Sequence[str] | None = None
+    """Address of the server, or of several servers of the same model."""
     schema: bool = True
     """Whether to request structured output if the server supports it."""
     strict: bool = False
@@ -276,6 +290,13 @@ class Options:
         if self.read != "text":
             options |= {"read": self.read, "min_mass": self.min_mass}
         return redacted_settings(options)
+
+    @property
+    def base_urls(self) -> tuple[str | None, ...]:
+        """Addresses of the servers. None is the provider's usual address."""
+        if self.base_url is None or isinstance(self.base_url, str):
+            return (self.base_url,)
+        return tuple(dict.fromkeys(self.base_url)) or (None,)
 
     @property
     def mass_to_read(self) -> float | None:

@@ -18,6 +18,7 @@ Another format is a module with the two functions of `Wire`. Pass the name of th
 from __future__ import annotations
 
 import base64
+import datetime
 import difflib
 import ipaddress
 import json
@@ -34,6 +35,7 @@ from editjudge.errors import Option, UsageError, did_you_mean
 from editjudge.judgement import SchemaMode
 from editjudge.judges import read_table
 from editjudge.judges.judge import Options
+from editjudge.judges.models import shutdown_of
 from editjudge.judges.wire import ChatRequest, Conversation, Reply
 from editjudge.media.image import ImageLimits
 
@@ -177,6 +179,8 @@ class Endpoint:
     wire: str
     limits: ImageLimits
     schema_mode: SchemaMode
+    key_url: str | None = None
+    """Address in the keys of tasks, if it is not `url`. Servers of the user's own may move, so it is their usual one."""
     key: Secret | None = field(default=None, compare=False)
     other_keys: tuple[Secret, ...] = field(default=(), compare=False)
     """Keys of all other providers in the environment, which are also redacted in answers."""
@@ -226,8 +230,12 @@ class Endpoint:
             body if redacted == plain else redacted.encode("utf-8", "surrogateescape")
         )
 
-    def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
-        """Return the URL and headers for a request. No other method adds the key to headers."""
+    def address(
+        self, request: ChatRequest, base: str | None = None
+    ) -> tuple[str, dict[str, str]]:
+        """Return the URL and headers for a request, at another base URL if it is given. No other method adds the key to
+        headers.
+        """
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
         headers = {
             "content-type": "application/json",
@@ -240,7 +248,7 @@ class Endpoint:
                 headers["authorization"] = f"Bearer {key}"
             else:
                 headers[self.auth] = key
-        return f"{self.url}/{request.path}{query}", headers
+        return f"{base or self.url}/{request.path}{query}", headers
 
     def _wire(self) -> Wire:
         name = self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"
@@ -268,6 +276,8 @@ def resolve(
         warnings.append(
             f"{base} has no path; most servers that speak this format answer below {base}/v1"
         )
+    if shutdown := shutdown_of(spec):
+        warnings += filter(None, [shutdown.message(datetime.date.today())])
     version = first_set(environ, provider.version_variables)
     url, query = _azure(base, model, version) if name == "azure" else (base, {})
     # A vendor's guarantee about schemas applies only at the vendor's own address.
@@ -285,6 +295,7 @@ def resolve(
         wire=provider.wire,
         limits=provider.limits,
         schema_mode="requested" if is_moved else provider.schema_mode,
+        key_url=None if provider.needs_key else provider.base_url or "",
         key=key,
         other_keys=tuple(map(Secret, sorted(others))),
         auth=provider.auth,
@@ -320,11 +331,11 @@ def split(spec: str) -> tuple[str, str]:
 
 def _near_spec(name: str) -> str:
     """Return a hint, as `did_you_mean` does. The name may also be a model's name without its provider."""
-    from editjudge.judges.cost import BUILTIN, prices
+    from editjudge.judges.cost import listed_models
 
-    specs = {
-        spec.partition("/")[2]: spec for spec in reversed([*prices(BUILTIN).models])
-    }
+    vendors = ("google", "anthropic", "openai")
+    models = [spec for vendor in vendors for spec in listed_models(vendor)]
+    specs = {spec.partition("/")[2]: spec for spec in models}
     specs |= {spec: spec for spec in (*plugins.providers("judges"), *PROVIDERS)}
     close = difflib.get_close_matches(name.casefold(), specs, n=1)
     return f'; did you mean "{specs[close[0]]}"?' if close else "."

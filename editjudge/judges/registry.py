@@ -142,21 +142,34 @@ async def open_judge(
     from editjudge.judges.http import HttpTransport
     from editjudge.judges.providers import Secret, resolve
 
-    endpoint, options = _with_schema_request(
-        resolve(spec, options.base_url, needs_key=needs_key), options
-    )
+    endpoints = [resolve(spec, url, needs_key=needs_key) for url in options.base_urls]
+    endpoint, options = _with_schema_request(_joined(endpoints), options)
     sent = (Secret(value) for value in option_secrets(options.extra))
     endpoint = dataclasses.replace(endpoint, other_keys=(*endpoint.other_keys, *sent))
     transport = HttpTransport(timeout=options.timeout)
     await resources.enter_async_context(transport)
+    pace = pacing(spec)
+    if len(endpoints) > 1:
+        pace.spread([each.url for each in endpoints])
     return ChatJudge(
         spec,
         endpoint,
         options,
-        pacing(spec),
+        pace,
         transport,
         price=prices(options.prices).of(spec, batch=batch),
         funds=funds,
+    )
+
+
+def _joined(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """Return the endpoint of several servers, whose address is not part of keys."""
+    first, *others = endpoints
+    if not others:
+        return first
+    warnings = dict.fromkeys(text for each in endpoints for text in each.warnings)
+    return dataclasses.replace(
+        first, warnings=tuple(warnings), key_url=first.key_url or ""
     )
 
 

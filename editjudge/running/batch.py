@@ -516,8 +516,11 @@ class _ReplayedTalk:
     async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
         yield
 
+    def spread(self, urls: Sequence[str]) -> None:
+        """Do nothing, since no request is sent."""
+
     async def send_with_retries(
-        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+        self, send: Callable[..., Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
         for retries in range(TRIES):
             try:

@@ -76,7 +76,7 @@ class Estimate:
         listed = prices(options.prices)
         price = price_of(judge, options)
         batch_price = listed.of(judge, batch=True)
-        estimate = cls(judge, as_of=listed.as_of)
+        estimate = cls(judge, as_of=price.as_of if price else listed.as_of)
         estimate.price = None if price is None else 0.0
         estimate.batch_price = None if batch_price is None else 0.0
         thinking = thinking_tokens(judge, options)
@@ -85,7 +85,7 @@ class Estimate:
                 continue
             sizes = [work.sizes[role] for role in work.images]
             characters = len(str(work.question()))
-            question = question_tokens(judge.partition("/")[0], sizes, characters)
+            question = question_tokens(judge, sizes, characters)
             usage = Usage(question, answer_tokens(work.rubric) + thinking)
             estimate.calls += 1
             estimate.images += len(work.images)

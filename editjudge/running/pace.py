@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
+import sys
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from editjudge.errors import JudgeError
 from editjudge.judges.failures import CallFailed
+from editjudge.judges.judge import JudgeServer
 from editjudge.running.throttle import START, Throttle
 
 T = TypeVar("T")
@@ -28,6 +32,10 @@ _SHORT_BLOCK = 10.0
 just be used up.
 """
 _CHANCE = random.Random()  # noqa: S311  (spreads retries, guards nothing)
+_LONGEST_REST = 10.0
+"""Maximum number of seconds before a server that failed gets its next question, if others answer meanwhile."""
+_LOOK = 0.02
+"""Seconds between checks for a free server."""
 _ELSEWHERE = "Is its server running? Give its address with --base-url URL."
 _NOTHING_LOST = "Nothing is lost: run the same command again to resume."
 
@@ -221,14 +229,43 @@ class Pace:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
         self._send_order = asyncio.Lock()
+        self._same = partial(
+            Pace,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            retry=self.retry,
+            seed=seed,
+        )
+        self._servers: list[_PacedServer] = []
+        """Servers that share the requests; empty if there is only one."""
+        self._models_differ = False
+        """Whether it was reported that the servers run different models."""
+
+    def spread(self, urls: Sequence[str]) -> None:
+        """Divide the requests among several servers, each with its own pace. A server that fails is left alone for a
+        while, and its questions go to the others.
+        """
+        for url in urls:
+            # Only all servers together can be down.
+            circuit = Circuit(url, threshold=sys.maxsize, absence=math.inf)
+            pace = self._same(url, circuit=circuit)
+            self._servers.append(_PacedServer(url, pace=pace))
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of requests in flight."""
+        if self._servers:
+            return max(1, sum(server.limit for server in self._servers))
+        return int(self.throttle.limit)
 
     @property
     def window(self) -> int:
         """Maximum number of questions in flight, including those that are waiting for a retry."""
-        return int(self.throttle.limit) + min(self.pausing, int(self.throttle.limit))
+        return self.limit + min(self.pausing, self.limit)
 
     async def send_with_retries(
-        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+        self, send: Callable[..., Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
         """Send a request, and retry it if it fails. Return the reply and the number of failed attempts before it."""
         failures = spent = billable = 0
@@ -242,13 +279,17 @@ class Pace:
             # down.
             spent += not is_down
             billable += result.may_be_billed
+            goes_on = self._goes_on(result)
             if (
-                not result.is_transient
+                not (result.is_transient or goes_on)
                 or spent >= self.retry.tries
                 or billable > self.retry.billable
             ):
                 raise result
             streaks[result.kind] += 1
+            if goes_on:
+                await self._rest(0.0)
+                continue
             pause = self.retry.pause(result, streaks[result.kind], self._chance)
             if pause > self.retry.patience:
                 raise self.circuit.end(
@@ -257,8 +298,90 @@ class Pace:
                 )
             await self._rest(pause)
 
+    def _goes_on(self, problem: CallFailed) -> bool:
+        """Whether another server can be asked at once after a failure that is a server's fault."""
+        is_fault = problem.is_transient or problem.kind in ("key", "model")
+        return is_fault and any(server.limit for server in self._servers)
+
     async def _send_once(
-        self, send: Callable[[], Awaitable[T]], tokens: int
+        self, send: Callable[..., Awaitable[T]], tokens: int
+    ) -> tuple[T | CallFailed, bool]:
+        """Send a request, to the least busy server if there are several. Return the reply or the failure, and whether
+        the failure is due to a judge or server that is down.
+        """
+        if not self._servers:
+            return await self._send_here(send, tokens)
+        server = await self._free_server()
+        pace = server.pace
+        pace.in_flight += 1
+        result: T | CallFailed
+        try:
+            result, _ = await pace._send_here(partial(send, server), tokens)
+        except JudgeError as error:
+            if self.circuit.stopped:
+                raise
+            result = CallFailed("model", str(error))
+        finally:
+            pace.in_flight -= 1
+        problem = result if isinstance(result, CallFailed) else None
+        self._note(server, problem)
+        goes_on = problem is not None and self._goes_on(problem)
+        if not goes_on:
+            self._update_circuit(problem)
+        self._wake()
+        return result, self.circuit.open or goes_on
+
+    async def _free_server(self) -> _PacedServer:
+        """Return the server that has the smallest share of its requests in flight. Wait if none accepts any."""
+        while True:
+            self.circuit.check()
+            now = time.monotonic()
+            free = [
+                server
+                for server in self._servers
+                if server.pace.in_flight < server.limit
+                and server.pace.throttle.wait(now) <= _LOOK
+            ]
+            if free:
+                return min(free, key=lambda each: each.pace.in_flight / each.limit)
+            if self.circuit.stopped:
+                raise JudgeDown("the run was stopped")
+            await asyncio.sleep(_LOOK)
+
+    def _note(self, server: _PacedServer, problem: CallFailed | None) -> None:
+        """Record how a server answered, and report when it is dropped, comes back, or runs another model."""
+        if problem is None:
+            if server.dropped:
+                self.circuit.say(f"{self.judge}: {server.url} answers again")
+            server.failures = 0
+            server.dropped = False
+            server.rests_until = 0.0
+            models = {each.url: each.model for each in self._servers if each.model}
+            if len({*models.values()}) > 1 and not self._models_differ:
+                self._models_differ = True
+                names = ", ".join(f"{model} at {url}" for url, model in models.items())
+                self.circuit.say(
+                    f"{self.judge}: the servers run different models: {names}"
+                )
+            return
+        ends = problem.kind in ("key", "model")
+        if not problem.is_transient and not ends:
+            return
+        server.failures += 1
+        if problem.kind != "rate limit" or problem.retry_after:
+            pause = self.retry.pause(problem, server.failures, self._chance)
+            if not problem.retry_after:
+                pause = min(pause, _LONGEST_REST)
+            server.rests_until = time.monotonic() + pause
+        is_down = ends or problem.kind == "connection"
+        if is_down and not server.dropped and any(each.limit for each in self._servers):
+            server.dropped = True
+            self.circuit.say(
+                f"{self.judge}: {server.url} is dropped ({problem}); the other servers go on"
+            )
+
+    async def _send_here(
+        self, send: Callable[..., Awaitable[T]], tokens: int
     ) -> tuple[T | CallFailed, bool]:
         """Send a request as soon as the limits, the circuit and the rate allow it. Return the reply or the failure, and
         whether the judge now counts as down.
@@ -302,6 +425,8 @@ class Pace:
 
     def stop(self) -> None:
         self.circuit.stop()
+        for server in self._servers:
+            server.pace.stop()
 
     @asynccontextmanager
     async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
@@ -336,7 +461,7 @@ class Pace:
     def _wake(self) -> None:
         """Assign free slots to waiting questions, so no other question takes them."""
         while self._waiting and (
-            self._waiting[0].done() or self.in_flight < int(self.throttle.limit)
+            self._waiting[0].done() or self.in_flight < self.limit
         ):
             turn = self._waiting.popleft()
             if not turn.done():  # else cancelled
@@ -367,6 +492,26 @@ class Pace:
             and self.in_flight + self.pausing < START
             and not self._waiting
         )
+
+
+@dataclass(eq=False)
+class _PacedServer(JudgeServer):
+    """One of several servers, with its own pace."""
+
+    pace: Pace = field(kw_only=True)
+    failures: int = 0
+    """Number of consecutive failures."""
+    rests_until: float = 0.0
+    """Time before which the server is not asked after a failure; 0 after an answer."""
+    dropped: bool = False
+    """Whether it was reported as dropped."""
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of requests in flight: none during a rest, and one until it is answered after that."""
+        if self.pace.circuit.over or time.monotonic() < self.rests_until:
+            return 0
+        return 1 if self.rests_until else self.pace.limit
 
 
 class _Meter:

@@ -75,7 +75,7 @@ class Store(JudgementStore):
         """Return the run with this name. It is created if it does not exist; otherwise it must have the same spec.
 
         A run can grow: a higher `limit` replaces the stored one. A lower one has no effect, since edits that were
-        judged stay in the run.
+        judged stay in the run. The address of its servers may change, too.
         """
         now = time.time()
         spec = self._grown(name, spec)
@@ -109,6 +109,10 @@ class Store(JudgementStore):
             limits = (row.spec["limit"], spec["limit"])
             grown = {**spec, "limit": None if None in limits else max(limits)}
             before = {**row.spec, "limit": grown["limit"]}
+            options = grown.get("options")
+            if isinstance(options, Mapping) and "options" in before:
+                moved = {"base_url": options.get("base_url")}
+                before["options"] = {**before["options"], **moved}
             if json_hash(before) == json_hash(grown) != row.spec_hash:
                 values = {"spec": grown, "spec_hash": json_hash(grown)}
                 connection.execute(update_run(row.id, **values))

@@ -625,8 +625,8 @@ def completed(typed: str, folder: Path) -> list[str]:
         ("editjudge run e.jsonl --bu", ["--budget"]),
         ("editjudge run e.jsonl --rubric fid", ["fidelity"]),
         (
-            "editjudge judge --judge anthropic/claude-haiku-4",
-            ["anthropic/claude-haiku-4-5"],
+            "editjudge judge --judge anthropic/claude-haiku-5",
+            ["anthropic/claude-haiku-5-5"],
         ),
         ("editjudge judge --judge vl", ["vllm/"]),
         ("editjudge report pil", ["pilot"]),

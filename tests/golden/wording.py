@@ -32,7 +32,7 @@ MARKS = {
     r"\b\d+:\d\d:\d\d\b": "<duration>",
     r"\b\d+(\.\d+)? s\b": "<seconds>",
     r"(?<=EDITJUDGE_TOKEN=)\S+": "<token>",
-    rf"\b{re.escape(editjudge.__version__)}\b": "<version>",
+    rf"(?<=genai-prices )[\d.]+\d|\b{re.escape(editjudge.__version__)}\b": "<version>",
 }
 """Patterns of what varies, and the marks that replace it."""
 

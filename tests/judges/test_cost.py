@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,12 @@ from editjudge.errors import InputError
 from editjudge.judgement import Usage
 from editjudge.judges import cost as module
 from editjudge.judges.cost import (
-    BUILTIN,
     Price,
     answer_tokens,
-    image_tokens,
     prices,
     question_tokens,
 )
-from editjudge.judges.providers import PROVIDERS
+from editjudge.judges.models import image_tokens
 from editjudge.rubrics.files import load, load_one
 from tests.faults import raises
 
@@ -43,12 +40,25 @@ def test_what_the_server_did_not_count_has_no_price(usage: Usage) -> None:
     assert PRICE.of(usage) is None
 
 
-def test_the_builtin_list_is_dated_and_of_judges_that_exist() -> None:
-    known = prices(BUILTIN)
-    assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", known.as_of)
-    for spec, price in known.models.items():
-        assert spec.partition("/")[0] in PROVIDERS
-        assert 0 < (price.cached or price.input) <= price.input < price.output
+def test_a_listed_price_names_the_version_of_its_list() -> None:
+    price = prices().of("openai/gpt-6-luna")
+    assert price and price.as_of.startswith("genai-prices 0.")
+    assert 0 < (price.cached or 0) < price.input < price.output
+
+
+def test_a_batch_costs_less_where_the_list_says_so() -> None:
+    price = prices().of("anthropic/claude-sonnet-5-5")
+    batch = prices().of("anthropic/claude-sonnet-5-5", batch=True)
+    assert price and batch and batch.output < price.output
+    assert prices().of("openrouter/openai/gpt-4.1", batch=True) is None
+
+
+def test_a_long_question_has_the_price_of_its_tier() -> None:
+    price = prices().of("openai/gpt-6-luna")
+    assert price and price.long
+    short = price.of(Usage(price.long_from, 0)) or 0.0
+    long = price.of(Usage(price.long_from + 1, 0)) or 0.0
+    assert long > 1.5 * short
 
 
 @pytest.mark.parametrize(
@@ -60,15 +70,16 @@ def test_the_builtin_list_is_dated_and_of_judges_that_exist() -> None:
         ("anthropic/claude-sonnet-4-5@20250929", True),
         ("google/gemini-2.5-pro-latest", True),
         ("openai/gpt-4.1-turbo", False),
-        ("openai/gpt-4", False),
-        ("openrouter/openai/gpt-4.1", False),
+        ("openai/gpt-99", False),
+        ("openrouter/openai/gpt-4.1", True),
+        ("azure/my-deployment", False),
         ("vllm/gpt-4.1", False),
     ],
 )
 def test_a_dated_snapshot_has_the_price_of_its_model_and_nothing_else_has(
     spec: str, known: bool
 ) -> None:
-    assert (prices(BUILTIN).of(spec) is not None) is known
+    assert (prices().of(spec) is not None) is known
 
 
 def file(folder: Path, text: str | bytes) -> Path:
@@ -85,7 +96,8 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
         )
     )
     assert (mine.as_of, mine.of("vllm/qwen")) == ("2026-02-03", Price(0, 0.5))
-    assert mine.of("openai/gpt-4.1") is None
+    listed = mine.of("openai/gpt-4.1")
+    assert listed and listed.as_of.startswith("genai-prices")
 
 
 def test_the_environment_names_a_file(
@@ -127,25 +139,34 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "size", "tokens"),
+    ("judge", "size", "tokens"),
     [
-        ("openai", (512, 512), 85 + 170),
-        ("openai", (1024, 1024), 85 + 4 * 170),  # shrinks to 768 x 768
-        ("openai", (2048, 4096), 85 + 6 * 170),  # shrinks to 768 x 1536
-        ("anthropic", (1000, 1000), 1334),
-        ("anthropic", (3136, 3136), 3279),  # shrinks to 1568 x 1568
-        ("google", (384, 384), 258),
-        ("google", (1536, 1536), 4 * 258),
+        ("openai/gpt-4.1", (512, 512), 85 + 170),
+        ("openai/gpt-4o", (1024, 1024), 85 + 4 * 170),  # shrinks to 768 x 768
+        ("openai/gpt-4o", (2048, 4096), 85 + 6 * 170),  # shrinks to 768 x 1536
+        ("openrouter/openai/gpt-4o", (512, 512), 85 + 170),
+        ("openai/gpt-4o-mini", (512, 512), 2833 + 5667),
+        ("openai/gpt-4.1-mini", (4096, 4096), 2489),  # 1,536 patches at 1.62
+        ("openai/gpt-6-luna", (1024, 1024), 1229),
+        ("openai/gpt-6-luna", (1920, 1080), 2448),
+        ("anthropic/claude-haiku-4-5", (512, 512), 361),
+        ("anthropic/claude-haiku-4-5", (3136, 3136), 1568),
+        ("anthropic/claude-sonnet-5-5", (1024, 1024), 1369),
+        ("google/gemini-2.5-pro", (384, 384), 258),
+        ("google/gemini-2.5-pro", (1536, 1536), 4 * 258),
+        ("google/gemini-3.8-flash", (4032, 3024), 1120),
+        ("vllm/qwen", (512, 512), 85 + 170),
     ],
 )
-def test_pictures_count_by_the_vendors_published_rules(
-    provider: str, size: tuple[int, int], tokens: int
+def test_images_count_by_the_vendors_rules(
+    judge: str, size: tuple[int, int], tokens: int
 ) -> None:
-    assert image_tokens(provider, *size) == tokens
+    assert image_tokens(judge, *size) == tokens
 
 
-def test_a_question_counts_its_pictures_and_its_words() -> None:
-    assert question_tokens("openai", [(512, 512), (512, 512)], 400) == 2 * 255 + 100
+def test_a_question_counts_its_images_and_its_words() -> None:
+    sizes = [(512, 512), (512, 512)]
+    assert question_tokens("openai/gpt-4.1", sizes, 400) == 2 * 255 + 100
 
 
 def test_longer_answers_count_more() -> None:

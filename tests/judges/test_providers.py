@@ -90,7 +90,11 @@ def test_a_spec_that_cannot_be_meant_is_explained(spec: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "url", "key_header"),
     [
-        ("openai/gpt-5", "https://api.openai.com/v1/chat/completions", "authorization"),
+        (
+            "openai/gpt-6-luna",
+            "https://api.openai.com/v1/chat/completions",
+            "authorization",
+        ),
         ("anthropic/claude", "https://api.anthropic.com/v1/messages", "x-api-key"),
         (
             "google/gemini-3-pro",
