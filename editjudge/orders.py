@@ -58,6 +58,11 @@ def read_choice(text: str) -> Answer | None:
     return _SPELLINGS.get(text.strip().strip("[]").replace("_", " ").casefold())
 
 
+def offers_tie(choices: Iterable[str]) -> bool:
+    """Whether one of the choices between two outputs prefers neither of them."""
+    return any(read_choice(choice) in _TIES for choice in choices)
+
+
 class Decision(NamedTuple):
     """Outcome of a question that was asked in both orders."""
 

@@ -383,6 +383,18 @@ def _share(term: Term, rows: Rows) -> Cells:
     return shares
 
 
+def _choice_number(term: Term, rows: Rows) -> Cells:
+    """Return the number of each choice. A choice is represented by its index."""
+    factors, *numbers = term.parts
+    results = []
+    for cell in values_of(factors, rows):
+        value: Number = math.nan
+        for index, number in enumerate(numbers):
+            value = rows.where(cell.value == index, float(number.value), value)
+        results.append(rows.cell(value, cell.code))
+    return results
+
+
 def _full(term: Term, rows: Rows) -> Cells:
     full: list[Quantity] = []
     for part in term.parts:
@@ -510,6 +522,7 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
         _left_out(cell, rows) for part in term.parts for cell in values_of(part, rows)
     ],
     "share": _share,
+    "choice_number": _choice_number,
     "full": _full,
     "weights": _weighted_mean,
     **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compared),

@@ -60,6 +60,7 @@ FUNCTIONS = {
     "asked": (1, 1),
     "scored": (1, 1),
     "share": (1, 1),
+    "number": (1, 2),
     "weights": (1, 1),
     "by": (2, 3),
     "factor": (2, 2),
@@ -165,6 +166,8 @@ class Term:
                 return _around([part.ends for part in self.parts[1:]])
             case "weights":
                 return _around([pair.parts[0].ends for pair in self.parts])
+            case "choice_number":
+                return _around([part.ends for part in self.parts[1:]])
             case "text" | "column" | "each" | "weighted":
                 return None
             case op if op not in _ENDS:
@@ -318,7 +321,7 @@ def _parse(
 
 
 def _as_python(text: str) -> str:
-    """Return an expression as Python, with `*` and `if(...)` replaced by names."""
+    """Return an expression as Python, with `*` and `if(...)` replaced by names, and `^` by `**`."""
     # In parentheses, an expression may span several lines.
     tokens = list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
     replaced: list[tuple[int, str]] = []
@@ -329,6 +332,9 @@ def _as_python(text: str) -> str:
             raise ValueError("comments are not allowed")
         if token.string == "*" and before.string in ("(", ",", "."):
             replaced.append((tokenize.NAME, EVERY))
+        elif token.string == "^":
+            # It binds as tightly as it does on paper.
+            replaced.append((tokenize.OP, "**"))
         elif token.string == "if" and after == "(" and not _ends_a_value(before):
             replaced.append((tokenize.NAME, _IF))
         else:
@@ -440,6 +446,8 @@ class _ExpressionReader:
                 if isinstance(sign, ast.Div) and parts[1] == Term("number"):
                     raise self.error("division by 0")
                 return self._combined(_ARITHMETIC[type(sign)], *parts)
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                return self._combined("power", self._number(left), self._number(right))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._number(operand)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -626,6 +634,8 @@ class _ExpressionReader:
                 return self._attribute(*(self._text(arg, "factor") for arg in args))
             case "weights":
                 return self._weights(args[0])
+            case "number":
+                return self._number_of_choice(*args)
             case "by":
                 return self._by(args)
             case "given":
@@ -701,6 +711,43 @@ class _ExpressionReader:
         pairs = zip(parts, shares, strict=True)
         return Term("weights", tuple(Term("weighted", pair) for pair in pairs))
 
+    def _number_of_choice(self, node: ast.expr, table: ast.expr | None = None) -> Term:
+        factors = self.read(node)
+        if factors.op != "factors" or not factors.choices:
+            raise self.error(
+                f"number({factors}): expected a factor of choices", "not_a_choice"
+            )
+        numbers = {choice: _number_in(choice) for choice in factors.choices}
+        if table is not None:
+            numbers = dict.fromkeys(factors.choices) | self._table(table)
+        missing = [choice for choice, number in numbers.items() if number is None]
+        if missing or len(numbers) > len(factors.choices):
+            such_as = ", ".join(f'"{choice}": 1' for choice in factors.choices)
+            stray = [choice for choice in numbers if choice not in factors.choices]
+            problem = f"{stray[0]!r} is not one of the choices" if stray else ""
+            problem = problem or f"{missing[0]!r} has no number"
+            raise self.error(
+                f"number({factors}): {problem}; expected a number for each choice, as in "
+                f"number({factors}, {{{such_as}}})",
+                "choice_without_number",
+            )
+        values = (
+            Term("number", value=float(n)) for n in numbers.values() if n is not None
+        )
+        return Term("choice_number", (factors, *values), shape=factors.shape)
+
+    def _table(self, node: ast.expr) -> dict[str, float | None]:
+        """Return the numbers of a mapping `{"yes": 1, "no": 0}`."""
+        if not isinstance(node, ast.Dict) or None in node.keys:
+            raise self.error('number takes a factor and {"choice": number, ...}')
+        texts = [self._text(key, "number") for key in node.keys if key]
+        values = self._numbers(node.values)
+        if any(value.op != "number" for value in values) or len({*texts}) < len(texts):
+            raise self.error("number: each choice once, with a number")
+        return {
+            text: float(value.value) for text, value in zip(texts, values, strict=True)
+        }
+
     def _by(self, args: Sequence[ast.expr]) -> Term:
         match args[:2]:
             case [
@@ -729,6 +776,15 @@ class _ExpressionReader:
                 "not_a_column",
             )
         return Term("given", value=column.value)
+
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+
+
+def _number_in(choice: str) -> float | None:
+    """Return the only number in the text of a choice, such as 4 in "4 - good". Return None if there is no such number."""
+    numbers = _NUMBER.findall(choice)
+    return float(numbers[0]) if len(numbers) == 1 else None
 
 
 _KNOWN_FUNCTIONS = ", ".join(f"{name}()" for name in FUNCTIONS)
@@ -782,6 +838,11 @@ def _phrase(term: Term) -> str:
             rest = term.parts[len(term.cases) :]
             phrases += [f"{part} for others" for part in rest]
             return f"by {term.value}: {', '.join(phrases)}"
+        case "choice_number":
+            factors, *numbers = term.parts
+            options = zip(factors.choices, numbers, strict=True)
+            phrases = [f"{number} for {choice}" for choice, number in options]
+            return f"number of {factors} ({', '.join(phrases)})"
         case op if op in _LEVEL:
             level = _LEVEL[op]
             # An equally strong term on the right side keeps its parentheses: a - (b - c).

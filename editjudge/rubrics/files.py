@@ -36,7 +36,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "offline": ("reference",),
 }
 """Rubrics of each built-in set."""
-PAIRWISE = ("preference",)
+PAIRWISE = ("preference", "preference_forced")
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 """Built-in rubrics whose factors a program computes without a judge."""

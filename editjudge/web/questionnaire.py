@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from editjudge import plugins
 from editjudge.edit import TEXT_ROLES, Edit, column_of
 from editjudge.errors import UsageError
+from editjudge.orders import offers_tie
 from editjudge.ratings import ratings_columns
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
@@ -214,14 +215,21 @@ def check_answerable(rubric: Rubric) -> None:
             )
 
 
+def offered(factor: Factor) -> list[str]:
+    """Return the choices between two outputs that a form offers for this factor."""
+    has_tie = offers_tie(factor.scale.choices)
+    return [choice for choice, points in _POINTS.items() if has_tie or points != 0.5]
+
+
 def _choice(factor: Factor, text: str, reason: str, *, swapped: bool) -> FilledForm:
     """Translate a choice between left and right into a choice between outputs a and b. It has no score if the rater was
     unsure."""
     if text == "":
         return FilledForm(None, reason)
-    if text not in _POINTS:
+    legal = offered(factor)
+    if text not in legal:
         raise HTTPException(
-            422, f"{factor.key}: {text[:20]!r} is not one of {', '.join(_POINTS)}"
+            422, f"{factor.key}: {text[:20]!r} is not one of {', '.join(legal)}"
         )
     choice = {"a": "b", "b": "a"}.get(text, text) if swapped else text
     return FilledForm(_POINTS[choice], reason, choice)

@@ -56,6 +56,7 @@ from editjudge.web.questionnaire import (
     BlindEdit,
     Questionnaire,
     find_control,
+    offered,
 )
 from editjudge.web.site import Site
 from editjudge.web.values import form_fields, whole_number, with_fields
@@ -283,6 +284,7 @@ class _RatingPages:
             title_of=lambda role: _PAIR_LABELS.get(role) or title_of(role),
             reason_most=MAX_REASON,
             buttons=_BUTTONS,
+            offered=offered,
             turned=visitor.is_swapped(assigned),
             pairwise=questionnaire.pairwise,
         )

@@ -93,3 +93,25 @@ def test_the_output_that_kept_more_is_preferred_in_both_orders_and_the_rest_abst
             key=lambda name: sum(scores[name]["preservation"].values()),
         )
         assert row["item"] == "z" or row["choices"]["preservation"] == better[-1]
+
+
+def test_outputs_that_measure_the_same_abstain_where_no_tie_is_offered(
+    tmp_path: Path,
+) -> None:
+    image = Image.radial_gradient("L").resize((128, 128)).convert("RGB")
+    image.save(tmp_path / "in.png")
+    ImageDraw.Draw(image).rectangle((20, 20, 60, 60), fill=(160, 60, 50))
+    image.save(tmp_path / "edited.png")
+    row = {
+        "id": "x",
+        "input": "in.png",
+        "edited_a": "edited.png",
+        "edited_b": "edited.png",
+        "instruction": "a red square",
+    }
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row))
+    run = editjudge(
+        *("run", tmp_path / "pairs.jsonl", "--rubric", "preference_forced"),
+        *("--judge", "measured", "--store", tmp_path / "s.db", "--json"),
+    )
+    assert run.json["statuses"] == {"abstained": 2}

@@ -44,6 +44,7 @@ MEMBERS = (
             "right": Scale(choices=("MATCH", "MISMATCH")),
         },
     ),
+    Member("grade", {"grade": Scale(choices=("5 - good", "-2.5 (bad)", "0"))}),
 )
 
 
@@ -102,12 +103,49 @@ PQ = {("pq", "natural"): 8, ("pq", "clean"): 6}
         ("mean(sc.* + 1)", 7.5),
         ("abs(clean - success)", 3),
         ("max(\n  clean,\n  natural)", 8),
+        ("clean ^ 2 * 2 - -success ^ .5", 6**2 * 2 + 3),
+        ("2 ^ 3 ^ 2", 512),
     ],
 )
 def test_a_formula_has_the_value_that_plain_python_gives(
     text: str, expected: float
 ) -> None:
     assert value(text, SC | PQ) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "factors", "expected"),
+    [
+        ("number(grade)", {("grade", "grade"): 1}, -2.5),
+        ('mean(number(check, {"yes": 10, "no": 4}))', {("check", "answer"): [0, 1]}, 7),
+        ('number(check, {"yes": 1, "no": 0})', {("check", "answer"): [-FAILED]}, None),
+    ],
+)
+def test_a_choice_has_the_number_that_its_text_or_the_formula_gives_it(
+    text: str, factors: dict[tuple[str, str], Any], expected: float | None
+) -> None:
+    text = text if expected is not None else f"sum({text})"
+    assert value(text, factors) == (-FAILED if expected is None else expected)
+    low, high = parse("number(grade)", MEMBERS).ends or (0, 0)
+    assert (low, high) == (-2.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("sum(number(check))", "choice_without_number"),
+        ('sum(number(check, {"yes": 1}))', "choice_without_number"),
+        (
+            'sum(number(check, {"yes": 1, "no": 0, "maybe": 2}))',
+            "choice_without_number",
+        ),
+        ("number(success)", "not_a_choice"),
+        ('number(grade, {"0": success})', "invalid_formula"),
+    ],
+)
+def test_a_choice_without_a_number_is_refused(text: str, code: str) -> None:
+    with raises(RubricError, code):
+        parse(text, MEMBERS)
 
 
 def test_what_failed_or_abstained_makes_the_score_undefined_with_its_reason() -> None:
@@ -321,6 +359,7 @@ def test_scores_may_name_those_before_them() -> None:
         ("if(asked(cons), .3 * cons, success)", "0.3 x cons if cons was asked, else success"),
         ("weights({success: .5, clean: .5})", "0.5 x success + 0.5 x clean"),
         ("full(sc)", "full marks in sc"),
+        ("number(grade) ^ 2", "power(number of grade (5 for 5 - good, -2.5 for -2.5 (bad), 0 for 0), 2)"),
         ("success - (natural - clean)", "success - (natural - clean)"),
         ('mean(check == "yes")', 'mean(check = "yes")'),
         ('by(edit_type, {"add": success}, 0)', 'by edit_type: success for "add", 0 for others'),
@@ -334,7 +373,7 @@ def test_a_formula_is_said_in_words(text: str, words: str) -> None:
     "text",
     [
         "", "success +", "__import__('os')", "success.real", "sc.success.real", "unknown", "sc", "sc.unknown", "sc.*",
-        "check", 'check == "maybe"', 'success == "yes"', "[success]", "lambda: 1", "success ** 9", "exec(1)",
+        "check", 'check == "maybe"', 'success == "yes"', "[success]", "lambda: 1", "success ^", "exec(1)",
         "sqrt(1, 2)", "1 / 0", "abs(" * 40 + "1" + ")" * 40, "-" * 1_000 + "1", "1" * 2_001, "success # note", "'a'",
         "True", "None", "1j", "1e99", "success if clean", "weights({success: 0})", "weights({success: -1})", "{}",
         "f'{success}'", "success\x00", "full(success + 1)", "full(check)", "success is clean", "a := 1", "(yield)",

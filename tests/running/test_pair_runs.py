@@ -39,7 +39,12 @@ def line(item: str, order: str | None, choice: str, **more: Any) -> dict[str, An
     }
 
 
-def replayed(folder: Path, lines: list[dict[str, Any]], *words: object) -> Any:
+def replayed(
+    folder: Path,
+    lines: list[dict[str, Any]],
+    *words: object,
+    rubric: str = "preference",
+) -> Any:
     (folder / "replies.jsonl").write_text(
         "".join(json.dumps(one) + "\n" for one in lines)
     )
@@ -48,7 +53,7 @@ def replayed(folder: Path, lines: list[dict[str, Any]], *words: object) -> Any:
             "run",
             folder / "pairs.jsonl",
             "--rubric",
-            "preference",
+            rubric,
             "--judge",
             f"replay:{folder}/replies.jsonl",
         ),
@@ -149,6 +154,30 @@ def test_each_factor_is_decided_on_its_own(tmp_path: Path, pairs: list[str]) -> 
         "overall": "tie",
     }
     assert (item["flipped"][judge], item["half"][judge]) == (["quality"], ["overall"])
+
+
+def test_a_forced_choice_has_no_tie_and_one_that_goes_by_the_place_is_flipped(
+    tmp_path: Path, pairs: list[str]
+) -> None:
+    agree, flip, half = pairs[:3]
+    lines = [
+        line(agree, "ab", "a"),
+        line(agree, "ba", "b"),
+        line(flip, "ab", "b"),
+        line(flip, "ba", "b"),
+        line(half, "ab", "tie"),
+        line(half, "ba", "a"),
+    ]
+    forced = [{**each, "rubric": "preference_forced"} for each in lines]
+    done = replayed(tmp_path, forced, "--limit", 3, rubric="preference_forced")
+    assert done.json["statuses"] == {"ok": 5, "invalid": 1}
+    items = exported(tmp_path)[1]
+    judge = f"replay:{tmp_path}/replies.jsonl"
+    verdicts = [items[name]["verdict"][judge]["overall"] for name in pairs[:3]]
+    assert verdicts == ["a", "tie", None]
+    assert [bool(items[name]["flipped"][judge]) for name in pairs[:3]] == [0, 1, 0]
+    report = editjudge("report", "p", "--store", tmp_path / "s.db", "--json")
+    assert report.code == 0, report.err
 
 
 def test_one_order_if_only_that_is_wanted(tmp_path: Path, pairs: list[str]) -> None:

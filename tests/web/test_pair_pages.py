@@ -66,10 +66,12 @@ def serving_pairs(tmp_path: Path) -> Iterator[Served]:
 
 
 @contextmanager
-def study(served: Served, rater: str, *, controls: int = 0) -> Iterator[httpx.Client]:
+def study(
+    served: Served, rater: str, *, controls: int = 0, rubric: str = "preference"
+) -> Iterator[httpx.Client]:
     setup = {
         "run": "1",
-        "rubric": "preference",
+        "rubric": rubric,
         "name": "people",
         "quota": 12,
         "overlap": 2,
@@ -181,6 +183,15 @@ def test_an_answer_that_was_not_offered_is_refused(served: Served) -> None:
     with study(served, "ann") as ann:
         assert ann.post("/rate/1/1", data={"overall": "left"}).status_code == 422
     assert stored(served) == {}
+
+
+def test_a_study_without_ties_offers_none_and_accepts_none(served: Served) -> None:
+    with study(served, "ann", rubric="preference_forced") as person:
+        page = person.get("/rate/1/1").text
+        assert 'value="a"' in page and 'value="b"' in page
+        assert 'value="tie"' not in page and 'value="both_bad"' not in page
+        assert person.post("/rate/1/1", data={"overall": "tie"}).status_code == 422
+        assert person.post("/rate/1/1", data={"overall": "a"}).status_code == 200
 
 
 def test_a_rater_learns_no_name(served: Served) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError
+from editjudge.orders import offers_tie
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.vision.measured import factors
@@ -351,7 +352,8 @@ def compare(
     choices = {}
     reasons = {}
     abstained = {}
-    for factor in (factor.key for factor in rubric.factors):
+    for asked in rubric.factors:
+        factor = asked.key
         rubrics = SCORED_BY.get(factor, ())
         if not rubrics:
             abstained[factor] = f'no measure is known for "{factor}"'
@@ -375,8 +377,15 @@ def compare(
             continue
         first = fmean(pair[0] for pair in pairs)
         second = fmean(pair[1] for pair in pairs)
-        better = "a" if first > second else "b"
-        choices[factor] = "tie" if abs(first - second) < _EQUAL else better
+        if abs(first - second) >= _EQUAL:
+            choices[factor] = "a" if first > second else "b"
+        elif offers_tie(asked.scale.choices):
+            choices[factor] = "tie"
+        else:
+            abstained[factor] = (
+                "both outputs measure the same, and a tie is not offered"
+            )
+            continue
         reasons[factor] = bounded(
             f"The mean of {len(pairs)} measured factors is {first:.2f} for A and {second:.2f} for B.",
             rubric.answer.words,
