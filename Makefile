@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-torch lint types check browser bench house soak lock sbom audit clean
+.PHONY: demo docs test test-torch lint types check browser bench house soak dist lock sbom audit clean
 
 # Every file that is installed is in a lock with its hash; the project itself comes last, built by the locked hatchling.
 # Where the lock has no wheel for a machine (an unusual one, or a newer Python), LOCK=no installs by name.
@@ -41,6 +41,11 @@ $(VENV)/.fuzz: pyproject.toml requirements/fuzz.txt $(VENV)/.dev
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
+
+# The documentation as a site, in site/. Nothing is fetched, neither now nor by its readers.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "wrote site/; to read it with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8428"
 
 test: lint types check
 
@@ -124,6 +129,10 @@ lock: $(VENV)/.release
 	$(COMPILE) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
 	$(COMPILE) --extra fuzz --constraint requirements/dev.txt --output-file requirements/fuzz.txt
 
+# The wheel and the source archive, and a list of what was locked when they were made.
+dist: $(VENV)/.release sbom
+	$(BIN)/python -m build --no-isolation
+
 # What is locked, as CycloneDX.
 sbom: $(VENV)/.release
 	mkdir -p dist
@@ -135,4 +144,4 @@ audit: $(VENV)/.release
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(TORCH)-* $(FIFTYONE) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(TORCH) $(TORCH)-* $(FIFTYONE) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo site

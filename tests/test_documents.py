@@ -28,10 +28,11 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PORT = "8427"
+FIDELITY = ("alignment", "completeness", "plausibility")
 
 NOT_HERE = re.compile(
-    r"^(pip install|make|createdb|vllm|ray|inspect view)\b"  # changes this machine, or needs what it has not
-    r"|^python bench/"  # takes minutes or other people's data; tests/bench runs what it can
+    r"^(pip install|make|createdb|vllm|ray|inspect view|git clone)\b"  # changes this machine, or needs what it has not
+    r"|^python (bench/|-m bench\.)"  # takes minutes or other people's data; tests/bench runs what it can
     r"|gguf:"  # needs a model's file; tests/servers makes one
     r"|postgresql://|s3://|\.internal\b|0\.0\.0\.0"  # needs servers, or talks to more than this machine
 )
@@ -84,6 +85,20 @@ def lay_out(desk: Path) -> None:
     ]
     (desk / "ratings.csv").write_text(
         "item,rater,factor,score\n" + "\n".join(ratings) + "\n"
+    )
+    answer = {key: {"score": 6, "justification": "seen"} for key in FIDELITY}
+    replies = [
+        {
+            "item": row["id"],
+            "rubric": "fidelity",
+            "reply": json.dumps(
+                {"image_id": row["id"], "online_factor_results": answer}
+            ),
+        }
+        for row in rows
+    ]
+    (desk / "replies.jsonl").write_text(
+        "".join(json.dumps(reply) + "\n" for reply in replies)
     )
     pairs = [f"mine-v1-{n},mine-v2-{n},{'AB'[n % 2]}" for n in range(6)]
     (desk / "pairs.csv").write_text("a,b,preference\n" + "\n".join(pairs) + "\n")
