@@ -136,7 +136,7 @@ def _contract_lines(rubric: Rubric) -> Iterator[str]:
         yield f"factor   {factor.key}{label}: {factor.scale.words}"
     if rubric.computed_by:
         yield f"computed by --judge {rubric.computed_by}: no question is asked"
-    elif answer.is_json:
+    elif answer.has_schema or answer.sections:
         yield json.dumps(answer_schema(rubric), indent=2, allow_nan=False)
     else:
         yield answer_shape(rubric, None)

@@ -683,10 +683,8 @@ class ChatJudge(Judge):
         return question + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
-        """Return how to request a schema for a rubric. No schema is requested for answers with sections, since they are
-        not pure JSON.
-        """
-        if rubric.answer.sections or not rubric.answer.is_json:
+        """Return how to request a schema for a rubric. No schema is requested if none can describe the reply."""
+        if not rubric.answer.has_schema:
             return "prompt only"
         return self._schema_mode
 

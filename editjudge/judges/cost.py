@@ -21,7 +21,7 @@ from editjudge.judgement import Usage
 from editjudge.judges import read_yaml
 from editjudge.judges.judge import GGUF, Options, is_local
 from editjudge.judges.models import image_tokens, undated
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import OTHER_KINDS, Rubric
 
 
 @dataclass(frozen=True)
@@ -251,8 +251,11 @@ def question_tokens(
 def answer_tokens(rubric: Rubric) -> int:
     """Estimate the number of tokens in an answer: 1.5 for each word, plus the keys around each factor's score."""
     length = rubric.answer.words[1] if rubric.answer.words else 80
-    sections = 150 * len(rubric.answer.sections)
-    return 30 + sections + len(rubric.factors) * (20 + math.ceil(1.5 * length))
+    sections = 150 * (len(rubric.answer.sections) + rubric.answer.prose)
+    others = sum(
+        20 if other.endswith(OTHER_KINDS) else 100 for other in rubric.answer.others
+    )
+    return 30 + sections + others + len(rubric.factors) * (20 + math.ceil(1.5 * length))
 
 
 _DEFAULT_EFFORTS = {

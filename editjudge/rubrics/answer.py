@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from editjudge.canonical import Json
-from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
+from editjudge.rubrics.model import (
+    AnswerFormat,
+    Factor,
+    Rubric,
+    is_index,
+    path_keys,
+)
 
 _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
 """Order in which the faults of an answer are reported, given as kinds of nodes."""
@@ -21,19 +27,19 @@ _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
 
 @dataclass(frozen=True)
 class AnswerNode:
-    """A node of an answer: an object, a list of scores, or a value."""
+    """A node of an answer: an object, a list, or a value."""
 
     kind: Literal["object", "list", "score", "reason", "text", "id", "other"]
     factor: Factor | None = None
     """Factor of a score or a reason, or of the object that contains both."""
     json_type: str = "string"
-    """JSON type of a value that is not scored."""
+    """Kind of a value that is not scored: a JSON type, or one with [] for a list of such values."""
     members: Mapping[str, AnswerNode] = field(default_factory=dict)
     """Members of an object, keyed by name, in the order of the answer."""
     in_order: tuple[tuple[str, AnswerNode], ...] = ()
     """The same members in the order in which failures are reported."""
     items: tuple[AnswerNode, ...] = ()
-    """Scores of an answer that is a list."""
+    """Items of a list: the scores of an answer that is a list, or any nodes of a nested answer."""
 
     @functools.cached_property
     def factors(self) -> dict[str, str]:
@@ -51,6 +57,8 @@ class AnswerNode:
         for key, part in self.members.items():
             yield key
             yield from part.keys()
+        for item in self.items:
+            yield from item.keys()
 
 
 @functools.lru_cache(maxsize=64)
@@ -90,6 +98,10 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
         key: _object(part, answer) if isinstance(part, dict) else part
         for key, part in tree.items()
     }
+    if answer.form == "nested" and members and all(map(is_index, members)):
+        return AnswerNode(
+            "list", items=tuple(members[f"[{i}]"] for i in range(len(members)))
+        )
     entry = None
     in_order = list(members.items())
     if answer.form == "entries":
@@ -130,8 +142,9 @@ def _factor_paths(
 
 
 def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
-    keys = path.split(".") if answer.form == "nested" else [path]
-    return tuple(keys) if path else ()
+    if not path:
+        return ()
+    return path_keys(path) if answer.form == "nested" else (path,)
 
 
 @functools.lru_cache(maxsize=64)
@@ -169,32 +182,51 @@ def _schema(rubric: Rubric, part: AnswerNode) -> Json:
             required = {"required": list(properties), "additionalProperties": False}
             return {"type": "object", "properties": properties} | required
         case "list":
-            return {"type": "array", "items": _item_schema(rubric)}
+            items = _item_schema(rubric)
+            if rubric.answer.form == "nested":
+                schemas = [_schema(rubric, item) for item in part.items]
+                unique = [s for n, s in enumerate(schemas) if s not in schemas[:n]]
+                items = unique[0] if len(unique) == 1 else {"anyOf": unique}
+            return {"type": "array", "items": items}
         case "score" if part.factor:
-            return dict(part.factor.scale.json_schema())
+            return _score_schema(rubric, part.factor)
         case "reason" | "text":
             return {"type": "string", "description": reason_words(rubric)}
-    return {"type": part.json_type}
+    if part.json_type.endswith("[]"):
+        items = {"type": part.json_type.removesuffix("[]")}
+        return {"type": "array", "items": items}
+    return {"type": "array" if part.json_type == "list" else part.json_type}
+
+
+def _score_schema(rubric: Rubric, factor: Factor) -> Json:
+    """Return the schema of a score. A number in quotation marks is a string; its scale is in the description."""
+    scale = factor.scale
+    if not rubric.answer.quoted or scale.choices or scale.boolean:
+        return dict(scale.json_schema())
+    if not scale.steps:
+        return {"type": "string", "description": scale.words}
+    return {"type": "string", "enum": [*map(str, scale.steps), *scale.abstain]}
 
 
 def _item_schema(rubric: Rubric) -> Json:
     """Return the schema of a list item. It allows the scores of all factors, since a schema cannot distinguish
     items.
     """
-    schemas = [factor.scale.json_schema() for factor in rubric.factors]
+    schemas = [_score_schema(rubric, factor) for factor in rubric.factors]
     options: list[object] = []
     if any("anyOf" in schema for schema in schemas):
         for schema in schemas:
             options += schema.get("anyOf", [schema])
         return {"anyOf": options}
     if any("enum" not in schema for schema in schemas):
-        return {"type": "number"}
+        return {"type": "string" if rubric.answer.quoted else "number"}
     for schema in schemas:
         options += schema["enum"]
     options = list(dict.fromkeys(options))
     kinds = {schema["type"] for schema in schemas}
     kind = kinds.pop() if len(kinds) == 1 else "number"
-    return {"type": kind, "enum": options if rubric.chooses else sorted(options)}
+    in_order = rubric.chooses or rubric.answer.quoted
+    return {"type": kind, "enum": options if in_order else sorted(options)}
 
 
 # --- in words -------------------------------------------------------------------------------------------------
@@ -220,17 +252,27 @@ def _shape(rubric: Rubric, part: AnswerNode, identifier: str | None) -> list[str
                 lines += [f"  {line}" for line in (first, *rest)]
                 lines[-1] += ","
             return [*lines[:-1], lines[-1].removesuffix(","), "}"]
+        case "list" if rubric.answer.form == "nested":
+            items = (_shape(rubric, item, identifier) for item in part.items)
+            return [
+                f"[{', '.join(' '.join(map(str.strip, lines)) for lines in items)}]"
+            ]
         case "list":
             factors = [leaf.factor for leaf in part.items if leaf.factor]
             scores = (f"<{factor.key}: {factor.scale.words}>" for factor in factors)
             return [f"[{', '.join(scores)}]"]
         case "score" if part.factor:
-            return [f"<{part.factor.scale.words}>"]
+            mark = '"' if rubric.answer.quoted and not rubric.chooses else ""
+            return [f"{mark}<{part.factor.scale.words}>{mark}"]
         case "other":
-            return [f"<{part.json_type}>"]
+            return [f"<{_kind_words(part.json_type)}>"]
         case "id":
             return [f'"{identifier}"']
     return [f'"<{reason_words(rubric)}>"']
+
+
+def _kind_words(kind: str) -> str:
+    return f"list of {kind.removesuffix('[]')}s" if kind.endswith("[]") else kind
 
 
 def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
@@ -277,6 +319,8 @@ def envelope(
     def filled(part: AnswerNode) -> object:
         key = part.factor.key if part.factor else ""
         match part.kind:
+            case "score" if rubric.answer.quoted and key in scores:
+                return str(scores[key])
             case "object":
                 return {name: filled(inner) for name, inner in part.members.items()}
             case "list":

@@ -203,6 +203,8 @@ class _ReplyReading:
             # JSON before that heading is a draft.
             message = f'no JSON of the answer stands under "## {last[0]}"'
             raise NoAnswer("no_answer", message)
+        if rubric.answer.prose:
+            self._share(replies.without_fences(reply.before))
         rule = rubric.consistency
         if rule and not self.reasons and rule.factor in self.scores:
             self._compare_list(rule, sections)
@@ -315,10 +317,13 @@ class _ReplyReading:
                 entries = "" if is_nested else " with one entry a factor"
                 self._refuse_type(path, f"an object{entries}", value)
             case "list" if isinstance(value, list) and len(value) == len(part.items):
-                for item, score in zip(part.items, value, strict=True):
-                    self._take(item, score, path)
+                for number, (item, inner) in enumerate(
+                    zip(part.items, value, strict=True)
+                ):
+                    self._take(item, inner, f"{path}[{number}]" if is_nested else path)
             case "list":
-                expected = f"a list of {len(part.items)} scores"
+                kind = "" if is_nested else " scores"
+                expected = f"a list of {len(part.items)}{kind}"
                 self._refuse_type(path, expected, value)
             case "other":
                 if not _is_kind(value, part.json_type):
@@ -371,6 +376,8 @@ class _ReplyReading:
     def take_score(self, factor: Factor, value: object) -> None:
         """Read the value of a factor: a score, a choice or an abstention."""
         scale = factor.scale
+        if self.rubric.answer.quoted and isinstance(value, str):
+            value = replies.number_of(value)
         is_text = _is_text(value)
         if is_text and value in scale.abstain:
             self.abstained[factor.key] = str(value)
@@ -439,6 +446,13 @@ def _is_text(value: object) -> bool:
 
 
 def _is_kind(value: object, kind: str) -> bool:
+    if kind == "list" or kind.endswith("[]"):
+        item = kind.removesuffix("[]")
+        return isinstance(value, list) and (
+            kind == "list" or all(_is_kind(each, item) for each in value)
+        )
+    if kind == "object":
+        return isinstance(value, dict)
     if kind == "string":
         return _is_text(value)
     if kind == "boolean":
@@ -548,7 +562,9 @@ def _remarks_around(
     if titles and after:
         message = "text follows the JSON, which should come last"
         yield Remark("text_after_json", message)
-    elif after or (not titles and replies.without_fences(reply.before)):
+    elif after or (
+        not (titles or rubric.answer.prose) and replies.without_fences(reply.before)
+    ):
         message = "text stands around the JSON where only JSON was asked for"
         yield Remark("prose", message)
 

@@ -32,7 +32,7 @@ import difflib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
@@ -96,6 +96,8 @@ class Factor(FileContent):
 
 
 OTHER_KINDS = ("integer", "number", "boolean", "string")
+FREE_KINDS = ("list", "object")
+"""Kinds of values that are asked for and not scored. A value of a free kind may hold anything."""
 
 
 AnswerForm = Literal["entries", "scores", "list", "nested", "lines", "token", "marked"]
@@ -121,7 +123,13 @@ class AnswerFormat(FileContent):
     texts: tuple[str, ...] = ()
     """Keys of free texts. The first text is the reason for every factor without one."""
     others: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Values of a nested answer that are asked for but not scored, as path and JSON type: `confidence: number`."""
+    """Values of a JSON answer that are asked for but not scored, as key (or path) and kind: `confidence: number`,
+    `changes: string[]`. A `list` or an `object` may hold anything, so a question that asks for one sends no schema.
+    """
+    quoted: bool = field(default=False, metadata=ADDED)
+    """Whether numbers may be in quotation marks. What is between them must be the number alone."""
+    prose: bool = field(default=False, metadata=ADDED)
+    """Whether prose is asked for before the JSON. It is the reason for each factor without one."""
     words: tuple[int, int] | None = None
     """Minimum and maximum number of words of a reason."""
     reason: str = ""
@@ -134,7 +142,9 @@ class AnswerFormat(FileContent):
     def __post_init__(self) -> None:
         form = self.form
         least, most = self.words or (0, 0)
-        kinds = {other.partition(": ")[2] for other in self.others}
+        kinds = {other.partition(": ")[2].removesuffix("[]") for other in self.others}
+        free = [f"{kind}[]" for kind in FREE_KINDS]
+        free = [other for other in self.others if other.endswith(tuple(free))]
         refuse(
             (
                 form == "list" and not self.envelope,
@@ -155,16 +165,25 @@ class AnswerFormat(FileContent):
                 "form",
             ),
             (
-                self.others and form != "nested",
-                "others_not_nested",
-                "others: only for form nested",
+                not self.is_json and (self.others or self.quoted or self.prose),
+                "not_json_form",
+                f"form {form}: others, quoted and prose are only for JSON; remove them",
+                "others",
+                "quoted",
+                "prose",
+            ),
+            (
+                free or not kinds <= {*OTHER_KINDS, *FREE_KINDS},
+                "bad_others",
+                f"others {list(self.others)!r:.80}: expected KEY: KIND, the kind one of {', '.join(OTHER_KINDS)}, one "
+                f"of these followed by [] (a list of them), or {' or '.join(FREE_KINDS)} (of anything)",
                 "others",
             ),
             (
-                not kinds <= {*OTHER_KINDS},
-                "bad_others",
-                f"others {list(self.others)!r:.80}: expected PATH: KIND, the kind one of {', '.join(OTHER_KINDS)}",
-                "others",
+                self.prose and self.sections,
+                "prose_and_sections",
+                "prose: not for an answer with sections, which are prose with headings",
+                "prose",
             ),
             (
                 form == "nested" and self.envelope,
@@ -179,6 +198,12 @@ class AnswerFormat(FileContent):
                 "words",
             ),
         )
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether a JSON schema can describe the reply: it is nothing but JSON, without values of a free kind."""
+        is_free = any(other.endswith(FREE_KINDS) for other in self.others)
+        return self.is_json and not (self.sections or self.prose or is_free)
 
     @property
     def is_json(self) -> bool:
@@ -379,11 +404,11 @@ class Rubric(FileContent):
         if answer.form == "nested":
             names += [factor.path or factor.key for factor in self.factors]
             names += [factor.reason_path for factor in self.factors]
-            names += [other.partition(":")[0] for other in answer.others]
         elif answer.envelope:
             names.append(answer.envelope)
         else:
             names += map(self.label, self.factors)
+        names += [other.partition(":")[0] for other in answer.others]
         return [name for name in names if name]
 
     def label(self, factor: Factor) -> str:
@@ -395,12 +420,14 @@ class Rubric(FileContent):
 
     def _check_form(self, names: list[str]) -> None:
         form = self.answer.form
-        prefixes = {
-            ".".join(parts[:length])
-            for parts in (name.split(".") for name in names)
-            for length in range(len(parts))
-        }
-        paths = [n for n in names if n in prefixes or "" in n.split(".")]
+        split = {name: path_keys(name) for name in names}
+        prefixes = {keys[:n] for keys in split.values() for n in range(len(keys))}
+        paths = [n for n, keys in split.items() if keys in prefixes or "" in keys]
+        paths += [
+            n
+            for n, keys in split.items()
+            if _leaves_gap(keys, prefixes | {*split.values()})
+        ]
         labels = [
             n for n in names if n != n.strip(" \t") or not n.isprintable() or ":" in n
         ]
@@ -430,7 +457,8 @@ class Rubric(FileContent):
             (
                 form == "nested" and paths,
                 "bad_path",
-                f"path {paths[:1]!r:.80}: expected keys with dots between them, none of them a score",
+                f"path {paths[:1]!r:.80}: expected keys with dots between them, none of them a score; the items of a "
+                "list are LIST[0], LIST[1] and so on, without a gap",
             ),
         )
         if form == "marked":
@@ -454,7 +482,7 @@ class Rubric(FileContent):
         answer = self.answer
         keys = {*names}
         if answer.form == "nested":
-            keys = {part for name in names for part in name.split(".")}
+            keys = {key for name in names for key in path_keys(name)}
         if answer.form in ("entries", "scores"):
             keys |= {factor.key for factor in self.factors}
         if answer.form == "entries":
@@ -603,6 +631,12 @@ class Rubric(FileContent):
             contract["form"] = answer.form
         if self.system:
             contract["system"] = self.system
+        unscored = {
+            "others": list(answer.others),
+            "quoted": answer.quoted,
+            "prose": answer.prose,
+        }
+        contract |= {name: value for name, value in unscored.items() if value}
         return contract
 
 
@@ -620,6 +654,29 @@ _INPUT_NAME = re.compile(
 _DOTTED = re.compile(r"[^\W\d][\w-]{0,63}(?:\.[\w-]{1,64}){0,4}")
 _IDENTITY = ("id", "model", "model_a", "model_b", "group")
 """Columns that identify an edit, which a judge must not see."""
+
+
+def path_keys(path: str) -> tuple[str, ...]:
+    """Return the keys of a path in a nested answer. The items of a list have the keys `[0]`, `[1]` and so on."""
+    return tuple(_INDEX.sub(r".[\1]", path).split("."))
+
+
+_INDEX = re.compile(r"(?<!\.)\[(0|[1-9]\d?)\]")
+
+
+def is_index(key: str) -> bool:
+    """Whether a key of a path is an item of a list."""
+    return bool(_INDEX.fullmatch(key))
+
+
+def _leaves_gap(keys: tuple[str, ...], known: Collection[tuple[str, ...]]) -> bool:
+    """Whether a path has an item of a list without the item before it, or an item beside a key."""
+    for n, key in enumerate(keys):
+        parent = keys[:n]
+        siblings = {k[n] for k in known if len(k) > n and k[:n] == parent}
+        if is_index(key) and siblings != {f"[{i}]" for i in range(len(siblings))}:
+            return True
+    return False
 
 
 def _check_names(

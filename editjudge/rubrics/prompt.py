@@ -312,6 +312,11 @@ def _json_format(rubric: Rubric, shape: str, name: str | None) -> str:
             f'{first if reasoning else "Write"}, under the heading "## {last}", '
             f"exactly one JSON object of this form{factors}. The JSON is the last thing in your reply:"
         )
+    elif answer.prose:
+        text = (
+            f"Write your reasoning first, as plain text, and then exactly one JSON object of this form{factors}. "
+            "The JSON is the last thing in your reply:"
+        )
     else:
         text = f"Reply with exactly one JSON object of this form{factors}, and nothing before or after it:"
     notes = f"Replace what stands in angle brackets. {_number_rule(rubric)}"
@@ -324,7 +329,9 @@ def _number_rule(rubric: Rubric) -> str:
     scales = [factor.scale for factor in rubric.factors]
     if rubric.chooses:
         return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
-    if all(scale.boolean for scale in scales):
+    if rubric.answer.quoted:
+        rule = "Scores are numbers in quotation marks, with nothing else between the marks."
+    elif all(scale.boolean for scale in scales):
         rule = "Scores are true or false, without quotation marks."
     elif all(scale.values for scale in scales):
         rule = "Scores are bare integers: no decimals, no quotation marks."

@@ -436,8 +436,12 @@ def value_of(text: str) -> object:
     """Return the number that a string represents in strict JSON. If it does not represent one, return the string
     itself.
     """
-    if match := _EMPHASISED.fullmatch(text):
-        text = match[2]
+    match = _EMPHASISED.fullmatch(text)
+    return number_of(match[2] if match else text)
+
+
+def number_of(text: str) -> object:
+    """Return the number that is the whole text, spelled as in strict JSON. If it is not one, return the text."""
     return decode(text) if _NUMBER.fullmatch(text) else text
 
 

@@ -383,6 +383,10 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
             answer=AnswerFormat(form="nested", others=("sure: number",)),
             consistency=None,
         ),
+        "quoted": answer_with(quoted=True),
+        "prose": without(
+            answer=AnswerFormat(envelope="results", prose=True), consistency=None
+        ),
         "words": answer_with(words=(5, 10)),
         "reason": answer_with(reason="why"),
         "sections": answer_with(sections=("JSON",)),

@@ -146,3 +146,124 @@ def test_what_a_file_may_say(change: tuple[str, str]) -> None:
     assert change[0] in NESTED
     with pytest.raises(RubricError):
         rubric(NESTED.replace(*change))
+
+
+# --- values that are not scored, quotation marks, lists, prose ---------------------------------------------------
+
+LISTED = """
+name: listed
+images: [input, edited]
+factors:
+  - {key: match, path: "scores[0]"}
+  - {key: harm, path: "scores[1]"}
+  - {key: first, path: "parts[0].grade", reason_path: "parts[0].why"}
+scale: {range: [0, 10]}
+answer:
+  form: nested
+  quoted: true
+  prose: true
+  others: ["seen: string[]", "notes: list", "extra: object"]
+  keys: [extra, parts, why, grade, scores]
+"""
+LISTED_ANSWER = {
+    "scores": ["7.5", 3],
+    "parts": [{"why": "it is there", "grade": "4"}],
+    "seen": ["a gate", "a cat"],
+    "notes": [{"score": "9"}, None],
+    "extra": {"scores": [1, 2]},
+}
+
+
+def listed(changes: dict[str, object]) -> Verdict | Failure:
+    answer = json.dumps(LISTED_ANSWER | changes)
+    return check(rubric(LISTED), f"First the gate.\n```json\n{answer}\n```")
+
+
+def test_lists_and_objects_are_asked_for_and_not_scored() -> None:
+    outcome = listed({})
+    assert isinstance(outcome, Verdict) and not outcome.violations
+    assert outcome.scores == {"match": 7.5, "harm": 3, "first": 4}
+    assert outcome.justifications["first"] == "it is there"
+    assert outcome.justifications["match"] == "First the gate."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": ["7.5"]}, {"scores": ["7.5", "3", "1"]}, {"scores": ["7.5", "3/10"]}, {"scores": ["7.5", " 3"]},
+        {"scores": ["7.5", "**3**"]}, {"scores": ["7.5", "11"]}, {"scores": ["7.5", ""]}, {"scores": ["7.5", None]},
+        {"scores": "7.5, 3"}, {"parts": []}, {"parts": [{"grade": "4"}]}, {"parts": {"grade": "4", "why": "x"}},
+        {"seen": ["a", 1]}, {"seen": "a"}, {"notes": "a"}, {"extra": []}, {"more": []}, {"scores": ["03", "3"]},
+    ],
+)  # fmt: skip
+def test_lists_and_quoted_numbers_are_as_strict_as_other_answers(
+    change: dict[str, object],
+) -> None:
+    assert isinstance(listed(change), Failure)
+
+
+def test_a_quoted_number_needs_the_rubrics_permission() -> None:
+    outcome = check(
+        rubric(LISTED.replace("quoted: true", "quoted: false")),
+        json.dumps(LISTED_ANSWER),
+    )
+    assert isinstance(outcome, Failure)
+    assert [reason.code for reason in outcome.reasons] == ["score_string"] * 2
+
+
+def test_prose_before_json_is_the_reason_and_prose_after_it_is_not_asked_for() -> None:
+    answer = json.dumps(LISTED_ANSWER)
+    after = check(rubric(LISTED), f"{answer}\nThat is all.")
+    assert isinstance(after, Verdict)
+    assert {v.code for v in after.violations} == {"prose", "justification_empty"}
+    two = check(rubric(LISTED), f"{answer} or {answer.replace('7.5', '7')}")
+    assert isinstance(two, Failure) and two.reasons[0].code == "ambiguous"
+
+
+def test_no_schema_is_sent_for_prose_or_for_what_no_schema_describes() -> None:
+    assert not rubric(LISTED).answer.has_schema
+    strict = LISTED.replace("prose: true", "prose: false")
+    assert not rubric(strict).answer.has_schema
+    strict = strict.replace(', "notes: list", "extra: object"', "").replace(
+        "extra, ", ""
+    )
+    assert rubric(strict).answer.has_schema
+    schema = answer_schema(rubric(strict))
+    assert list(schema["properties"]) == ["parts", "scores", "seen"]
+    assert schema["properties"]["seen"] == {
+        "type": "array",
+        "items": {"type": "string"},
+    }
+    assert schema["properties"]["scores"]["items"]["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("scores[1]", "scores[2]", "bad_path"),
+        ("scores[1]", "scores.harm", "bad_path"),
+        ("scores[1]", "scores", "bad_path"),
+        ("seen: string[]", "seen: list[]", "bad_others"),
+        ("form: nested", "form: lines", "not_json_form"),
+        ("prose: true", "prose: true\n  sections: [JSON]", "prose_and_sections"),
+    ],
+)
+def test_a_path_or_kind_that_cannot_be_is_refused(
+    old: str, new: str, code: str
+) -> None:
+    with raises(RubricError, code):
+        rubric(LISTED.replace(old, new))
+
+
+def test_a_form_with_an_envelope_has_values_that_are_not_scored_beside_it() -> None:
+    text = """
+name: beside
+images: [input, edited]
+scale: {values: [0, 1]}
+factors: [{key: kept}, {key: done}]
+answer: {form: list, envelope: scores, others: ["changes: string[]"], keys: [changes, scores]}
+"""
+    outcome = check(rubric(text), '{"scores": [1, 0], "changes": []}')
+    assert isinstance(outcome, Verdict) and outcome.scores == {"kept": 1, "done": 0}
+    assert list(answer_schema(rubric(text))["properties"]) == ["changes", "scores"]
+    assert isinstance(check(rubric(text), '{"scores": [1, 0]}'), Failure)
