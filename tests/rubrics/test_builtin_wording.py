@@ -14,7 +14,7 @@ import yaml
 from editjudge.rubrics import files
 
 ROOT = Path(__file__).parents[2]
-COVERAGE = ROOT / "docs" / "rubric-coverage.md"
+COVERAGE = Path(__file__).with_name("coverage.md")
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 RUN = 6
 """Shorter runs are facts and phrases that nobody can avoid; longer ones are somebody's sentence."""
