@@ -23,7 +23,6 @@ from editjudge.report.charts import (
 from editjudge.report.comparison import (
     PairVerdict,
     compare_tables,
-    conclusions,
     forests,
     pair_verdicts,
 )
@@ -69,7 +68,7 @@ def rendered(
         return f"{frame}</iframe>\n"
     if form == "html" and store is not None:
         return page(means, store, *stored_agreement(run, store, mappings))
-    results = conclusions(means.compared)
+    results = means.conclusions
     return written(
         form,
         f"Run {run.run.name}",
@@ -117,7 +116,7 @@ def page(
         run=run.run,
         not_scored=not_scored(means),
         unjudged=run.unjudged(),
-        lead=run.lead()[1:],
+        lead=[*([] if means.compared else means.conclusions), *run.lead()[1:]],
         facts=list(_facts(means)),
         coverage=coverage,
         charts=charts,

@@ -71,6 +71,30 @@ class SummaryReport:
             return ()
         return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
 
+    @property
+    def conclusions(self) -> list[str]:
+        """Sentences about the differences of models, or about the first rank if there are too many for all pairs."""
+        return conclusions(self.compared) or self._leaders()
+
+    def _leaders(self) -> list[str]:
+        rows: dict[tuple[str, str], list[Rank]] = {}
+        for ranked in self.ranks:
+            if (ranked.judge, ranked.factor) in self.headline:
+                rows.setdefault((ranked.judge, ranked.factor), []).append(ranked)
+        lines = []
+        for (judge, factor), models in rows.items():
+            first = [r.model for r in models if r.rank == 1]
+            rivals = [
+                r.model for r in models if r.rank > 1 and (r.ci or (1, 1))[0] == 1
+            ]
+            line = f"{judge}: {', '.join(first)} ranks first on {factor}"
+            if rivals:
+                line += f"; not shown to be behind: {', '.join(rivals)}"
+            elif len(first) < len(models):
+                line += "; all others are behind at 95 %, over all pairs together"
+            lines.append(line)
+        return lines
+
 
 def measure(
     run: RunData,
@@ -235,7 +259,7 @@ def not_scored(means: SummaryReport) -> str:
 def report(means: SummaryReport) -> Answer:
     """Return the statistics of a run for a terminal."""
     run = means.run
-    results = conclusions(means.compared)
+    results = means.conclusions
     return Answer(
         document(means),
         [*run.unjudged(), *run.lead(), *results],

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -170,16 +170,22 @@ class ListFilter:
         return replace(self, judge="") == type(self)()
 
 
+Counts: TypeAlias = Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class Choices:
-    """The values that a table's filters offer."""
+    """The values that a table's filters offer, each with its number of edits in the whole run."""
 
-    models: list[str]
-    edit_types: list[str]
-    violations: list[str]
-    tags: list[str]
-    winners: list[str]
-    """Models whose output a judge prefers in some pair."""
+    models: Counts
+    edit_types: Counts
+    statuses: Counts
+    violations: Counts
+    winners: Counts
+    """Models whose output a judge prefers, with the number of these pairs."""
+    marks: Counts
+    """Number of edits that are disputed, contradicted or flipped."""
+    tags: Counts
 
 
 class Neighbours(NamedTuple):
@@ -330,26 +336,15 @@ def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
     begun = time.monotonic()
     now = time.time()
     fact = {"run_id": run.id, "judge": judge, "rubric": "", "mean": 1, "low": 1, "high": 1}  # fmt: skip
-    violations = list(_violations(store, run, judge))
-    verdicts = list(_verdicts(store, run, judge))
-    contradicted = ((_CONTRADICTED, n) for n in _contradicted(store, run))
-    marks = [*violations, *verdicts, *contradicted]
+    marks = [
+        *_violations(store, run, judge),
+        *_verdicts(store, run, judge),
+        *((_CONTRADICTED, n) for n in _contradicted(store, run)),
+    ]
     rows = [
         {**fact, "factor": name, "position": position}
         for name, position in dict.fromkeys(marks)
     ]
-    labels = sa.select(items.c.model, items.c.edit_type).distinct()
-    pairs = store._read(labels.where(items.c.run_id == run.id))
-    compared, winners = (
-        {name.removeprefix(kind) for name, _ in verdicts if name.startswith(kind)}
-        for kind in (_MODEL, _WINNER)
-    )
-    choices = {
-        "models": sorted({model or "" for model, _ in pairs} | compared),
-        "edit_types": sorted({edit_type or "" for _, edit_type in pairs}),
-        "winners": sorted(winners),
-        "violations": sorted({name.removeprefix(_VIOLATION) for name, _ in violations}),
-    }
     of_list = _of_list(run, judge)
     names = ("run_id", "judge", "rubric", "factor", "position", "mean", "low", "high")
     text = edit_scores.c.judge.type
@@ -372,7 +367,7 @@ def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
             "filled": now,
             "seconds": time.monotonic() - begun,
             "stale": False,
-            "choices": choices,
+            "choices": _counted(connection, run, judge),
         }
         connection.execute(
             upsert(store._dialect, edit_score_fills, [*filled]),
@@ -382,13 +377,49 @@ def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
     store._transact(work)
 
 
+def _counted(
+    connection: sa.Connection, run: RunRecord, judge: str
+) -> dict[str, Counts]:
+    """Count a run's edits for each value that a filter offers. The facts must be filled."""
+
+    def count(value: Column, *conditions: sa.ColumnElement[bool]) -> Counts:
+        value = sa.func.coalesce(value, "")
+        query = sa.select(value, sa.func.count()).where(*conditions).group_by(value)
+        return dict(sorted(tuple(row) for row in connection.execute(query)))
+
+    of_list = _of_list(run, judge)
+    of_run = items.c.run_id == run.id
+    facts = count(edit_scores.c.factor, *of_list, edit_scores.c.rubric == "")
+    disputed = count(edit_scores.c.factor, *of_list, _IS_DISPUTED)
+
+    def named(prefix: str) -> Counts:
+        return {
+            name.removeprefix(prefix): number
+            for name, number in facts.items()
+            if name.startswith(prefix)
+        }
+
+    return {
+        "models": named(_MODEL) or count(items.c.model, of_run),
+        "edit_types": count(items.c.edit_type, of_run),
+        "statuses": named(_STATUS),
+        "violations": named(_VIOLATION),
+        "winners": named(_WINNER),
+        "marks": {
+            "disputed": disputed.get(_SPREAD, 0),
+            "contradicted": facts.get(_CONTRADICTED, 0),
+            "flipped": facts.get(_FLIPPED, 0),
+        },
+    }
+
+
 def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
     fills = edit_score_fills.c
     latest = sa.select(sa.func.max(runs.c.updated)).scalar_subquery()
     query = sa.select(fills.filled, fills.seconds, fills.stale, fills.choices, latest)
     query = query.where(fills.run_id == run.id, fills.judge == judge)
     for filled, seconds, stale, choices, updated in store._read(query):
-        if "winners" not in choices:  # filled by an earlier version
+        if "marks" not in choices:  # filled by an earlier version
             return False
         # Another run over the same edits may have measured evidence that contradicts this run.
         if not stale and updated < filled:
@@ -628,8 +659,10 @@ class EditList:
         # Search from annotations to edits, since there are fewer annotations than edits.
         is_of_run = sa.exists().where(items.c.run_id == self._run.id, same)
         tags = sa.select(edit_annotations.c.tags).where(is_of_run)
-        every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
-        return Choices(**choices, tags=sorted(every))
+        every = Counter(
+            tag for (of_edit,) in self._store._read(tags) for tag in of_edit
+        )
+        return Choices(**choices, tags=dict(sorted(every.items())))
 
     def _marked(self, *conditions: sa.ColumnElement[bool]) -> Query:
         """Return a query for the positions of edits with a matching fact."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -342,15 +342,52 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
         raise UsageError(
             f"the note has {len(annotation.note):,} letters: the limit is {NOTE:,}"
         )
-    content = Content.of(item).key()
-    if annotation == Annotation():
-        same = edit_annotations.c.content == content
-        store._execute(sa.delete(edit_annotations).where(same))
-    else:
-        row = {**annotation.as_json(), "updated": time.time()}
-        replace = upsert(store._dialect, edit_annotations, [*row])
-        store._execute(replace, {"content": content, **row})
+    _store_annotations(store, {Content.of(item).key(): annotation})
     return annotation
+
+
+def tag_edits(
+    store: Store, run: RunRecord, edits: Collection[Item], tag: str, *, remove: bool
+) -> int:
+    """Add a tag to these edits of a run, or remove it. Return the number of edits that changed. Raise `UsageError`
+    before any of them changes if one would have too many tags.
+    """
+    tags = clean_tags([tag])
+    if not tags:
+        raise UsageError("no tag was given: enter a word or a few")
+    annotations = annotations_of(store, run)
+    changes = {}
+    for item in edits:
+        before = annotations.get(item.item, Annotation())
+        if (tags[0] in before.tags) is not remove:
+            continue
+        kept = (name for name in before.tags if name != tags[0])
+        after = clean_tags(kept if remove else (*before.tags, *tags))
+        changes[Content.of(item).key()] = Annotation(after, before.note)
+    _store_annotations(store, changes)
+    return len(changes)
+
+
+def _store_annotations(store: Store, annotations: Mapping[str, Annotation]) -> None:
+    """Store annotations, keyed by the content of their edits, and delete those that are empty."""
+    now = time.time()
+    rows = [
+        {"content": content, **annotation.as_json(), "updated": now}
+        for content, annotation in annotations.items()
+        if annotation != Annotation()
+    ]
+    empty = [key for key, value in annotations.items() if value == Annotation()]
+
+    def work(connection: sa.Connection) -> None:
+        for chunk in chunks(empty, MAX_IN):
+            same = edit_annotations.c.content.in_(chunk)
+            connection.execute(sa.delete(edit_annotations).where(same))
+        columns = ["tags", "note", "updated"]
+        replace = upsert(store._dialect, edit_annotations, columns)
+        for rows_chunk in chunks(rows, MAX_ROWS):
+            connection.execute(replace, rows_chunk)
+
+    store._transact(work)
 
 
 def annotations_of(

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.report.answers import Answer
 from editjudge.report.charts import draw
-from editjudge.report.comparison import compare, compare_runs, conclusions
+from editjudge.report.comparison import compare, compare_runs
 from editjudge.report.pairwise import PairRun, best_models, load_pairs
 from editjudge.report.run_data import RunData, load
 from editjudge.report.selection import Choice
@@ -334,14 +334,14 @@ class Leaderboards:
 
     def of_scores(
         self, run: RunRecord, patience: float
-    ) -> tuple[list[ScoreBoard], str]:
-        """Return a leaderboard for each judge, and the conclusion about the run's models, which is empty if the models
-        were not compared. Raise `NotReady` while the leaderboards are being computed."""
+    ) -> tuple[list[ScoreBoard], list[str]]:
+        """Return a leaderboard for each judge, and the conclusion about the run's models with its warning; none if the
+        models were not compared. Raise `NotReady` while the leaderboards are being computed."""
 
-        def make() -> tuple[list[ScoreBoard], str]:
+        def make() -> tuple[list[ScoreBoard], list[str]]:
             data = load(self._store, str(run.id))
-            lines = conclusions(measure(data).compared)
-            return score_boards(data), f"{lines[0]}." if lines else ""
+            verdict = [*measure(data).conclusions[:1], *data.unjudged()]
+            return score_boards(data), verdict
 
         return self._scores.get(run.id, (run,), make, patience)
 

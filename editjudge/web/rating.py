@@ -359,6 +359,9 @@ class _RatingPages:
             runs=runs,
             run=run,
             rubrics=list(dict.fromkeys((*SETS, *PAIRWISE, *names))),
+            suggested=PAIRWISE[0]
+            if run and self._store.questions_of(run).pair_factors
+            else "",
             given=fields,
             problem=problem,
             models=[model for model in models if model] if len(models) > 1 else [],

@@ -30,7 +30,13 @@ from editjudge.judgement import DONE, Judgement, Task
 from editjudge.report.contradictions import refutations
 from editjudge.rubrics.model import Rubric
 from editjudge.store import listing
-from editjudge.store.ratings import NOTE, annotate, annotations_of, ratings_of
+from editjudge.store.ratings import (
+    NOTE,
+    annotate,
+    annotations_of,
+    ratings_of,
+    tag_edits,
+)
 from editjudge.store.records import PENDING, Item, RunRecord, RunTotals
 from editjudge.store.scores import answers_about, ranking_factor
 from editjudge.store.store import Store
@@ -59,6 +65,10 @@ SUMMARISED = 10
 LARGEST = 20_000
 """Maximum number of edits in a run that is summarised here. Larger runs take minutes and gigabytes of memory, so they
 are left to the command line."""
+_EXAMPLES = 6
+"""Number of edits of a run on the first page, evenly spaced in its manifest."""
+_CHECK = "item:"
+"""Prefix of the name of an edit's checkbox in a table."""
 _GRID = 24
 """Number of edits on a page with large images."""
 _REPORT = {
@@ -81,6 +91,7 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
         Route(f"{run}/export.jsonl", pages.export_jsonl),
         Route(f"{run}/report", pages.report),
         Route(f"{run}/leaderboard", pages.leaderboard),
+        Route(f"{run}/tags", with_fields(pages.tag), methods=["POST"]),
         Route(edit, pages.edit),
         Route(edit, with_fields(pages.annotate), methods=["POST"]),
         Route(f"{run}/images/{{role}}/{{item:path}}", pages.image),
@@ -96,10 +107,12 @@ class RunEntry:
     totals: RunTotals
     pairwise: bool
     boards: Sequence[ScoreBoard] = ()
-    verdict: str = ""
+    verdict: Sequence[str] = ()
     note: str = ""
     """Reason why there is no leaderboard."""
     ready: bool = True
+    examples: Sequence[Item] = ()
+    """Edits whose images are shown."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +183,14 @@ class _Pages:
         entry = partial(RunEntry, run, totals, pairwise)
         if not recent or not totals.edits:
             return entry()
+        shown = min(_EXAMPLES, totals.edits)
+        # Off by one more each time, because a manifest often goes through the models in turn.
+        spread = [
+            (totals.edits // shown * number + number) % totals.edits
+            for number in range(shown)
+        ]
+        examples = listing.items_at(self._store, run, spread)
+        entry = partial(entry, examples=examples)
         if totals.edits > LARGEST:
             return entry(
                 note=f"Runs of more than {LARGEST:,} edits are summarised by editjudge report {run.name}"
@@ -177,7 +198,7 @@ class _Pages:
         try:
             if pairwise:
                 board = self._boards.of_pairs(run, "", "", 1.0)
-                return entry(verdict=board.lead[0])
+                return entry(verdict=board.lead[:1])
             boards, verdict = self._boards.of_scores(run, 1.0)
         except NotReady:
             note = "The leaderboard is being computed; this page reloads by itself."
@@ -254,6 +275,26 @@ class _Pages:
             pairwise=bool(self._store.questions_of(run).pair_factors),
             ranking_factor=ranking_factor,
         )
+
+    def tag(self, request: Request, fields: Mapping[str, str]) -> Response:
+        """Add a tag to the checked edits, or to all that match the table's filter, or remove it from them."""
+        run = self._run(request.path_params["run"])
+        query = Query.of(request.query_params)
+        checked = [name.partition(":")[2] for name in fields if name.startswith(_CHECK)]
+        if fields.get("to") == "checked":
+            edits = [self._named(run, name) for name in checked]
+        else:
+            edits = listing.items_at(
+                self._store, run, self._browser.positions(run, query)
+            )
+        try:
+            if not edits:
+                raise UsageError("no edit is checked: check some, or tag all")
+            remove = fields.get("do") == "remove"
+            tag_edits(self._store, run, edits, fields.get("tag", ""), remove=remove)
+        except UsageError as error:
+            raise HTTPException(400, str(error)) from None
+        return RedirectResponse(f"/runs/{run.id}{query.address()}", 303)
 
     def export_csv(self, request: Request) -> Response:
         """Send the edits that match a table's filter as CSV, in the table's order."""

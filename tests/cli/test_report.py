@@ -184,6 +184,8 @@ def test_only_as_many_models_are_compared_as_can_be_read(
     assert len({(c["a"], c["b"]) for c in document["comparisons"]}) == compared
     page = call("report", "r", "--store", store, "--format", "html").out
     assert ("more than 4 models" in page) == (models > 4)
+    out = call("report", "r", "--store", store).out
+    assert ("ranks first on overall" in out) == (models > 4)
 
 
 def test_slices_are_of_the_widest_aggregate_that_half_of_the_edits_have(

@@ -12,7 +12,15 @@ from editjudge.store import Store
 from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.listing import EditList, ListFilter, columns_of
-from editjudge.store.ratings import NOTE, TAG, Annotation, annotate, annotations_of
+from editjudge.store.ratings import (
+    NOTE,
+    TAG,
+    TAGS,
+    Annotation,
+    annotate,
+    annotations_of,
+    tag_edits,
+)
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import close_study, create_study, find_study, join
 from editjudge.web.listing import Browser, Query
@@ -50,7 +58,29 @@ def test_tags_and_a_note_belong_to_every_run_that_has_the_very_edit(
     }
     assert list(annotations_of(store, again)) == ["seven"]
     assert annotations_of(store, run, ["2"]) == {}
-    assert Browser(store).page(run, Query()).listing.tags == ["seam", "wrong hue"]
+    assert Browser(store).page(run, Query()).listing.tags == {"seam": 1, "wrong hue": 1}
+
+
+def test_many_edits_are_tagged_at_once_and_their_notes_stay(
+    store: Store, run: RunRecord
+) -> None:
+    edits = list(store.items(run))
+    annotate(store, edits[0], ["seam"], "Look.")
+    annotate(store, edits[1], [f"tag {n}" for n in range(TAGS)], "")
+    with pytest.raises(UsageError):
+        tag_edits(store, run, edits, "odd", remove=False)
+    assert annotations_of(store, run)["1"].tags == ("seam",)
+    annotate(store, edits[1], ["odd"], "")
+    assert tag_edits(store, run, edits, " odd ", remove=False) == 2
+    assert annotations_of(store, run) == {
+        "1": Annotation(("seam", "odd"), "Look."),
+        "2": Annotation(("odd",)),
+        "3": Annotation(("odd",)),
+    }
+    assert tag_edits(store, run, edits, "odd", remove=True) == 3
+    assert annotations_of(store, run) == {"1": Annotation(("seam",), "Look.")}
+    with pytest.raises(UsageError):
+        tag_edits(store, run, edits, " , ", remove=False)
 
 
 def test_a_tag_is_found_whole_and_whatever_characters_it_has(

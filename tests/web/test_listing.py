@@ -170,8 +170,11 @@ def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -
         assert names(browser, store, sort="-position", status="ok") == ["b", "a"]
         assert browser.neighbours(run, Query(sort=f"-{key}"), "a").after == "c"
         choices = browser.page(run, Query()).listing
-        assert choices.violations == ["too_long"] and len(choices.models) == 4
-        assert browser.page(run, Query(judge="n")).listing.violations == []
+        assert choices.models == {f"model {name}": 1 for name in "abcd"}
+        assert choices.statuses == {"invalid": 1, "ok": 2, "pending": 1}
+        assert choices.edit_types == {"t": 4} and choices.violations == {"too_long": 1}
+        assert choices.marks == {"disputed": 1, "contradicted": 0, "flipped": 0}
+        assert browser.page(run, Query(judge="n")).listing.violations == {}
 
 
 def test_a_colour_follows_the_direction_of_a_scale_and_an_open_end_has_none() -> None:

@@ -134,6 +134,38 @@ def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(
     assert "brush-2/0" not in annotations_of(sample.store, run)
 
 
+def test_checked_edits_or_all_that_match_are_tagged_at_once(
+    page: Page, sample: Served
+) -> None:
+    def tagged() -> set[str]:
+        # An edit of the other model with the very same image has the same tags.
+        url = f"{sample.url}/runs/1/export.jsonl?tag=bulk&model=quill-xl"
+        return {json.loads(x)["item"] for x in patient.get(url).text.splitlines()}
+
+    page.goto(f"{sample.url}/runs/1?model=quill-xl")
+    page.get_by_text("Tag edits").click()
+    page.get_by_label("Check quill-xl/3").check()
+    page.locator("#tagging input[name=tag]").fill("bulk")
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator(".edits .tag", has_text="bulk")).to_have_count(1)
+    assert tagged() == {"quill-xl/3"}
+    address = f"{sample.url}/runs/1/tags?model=quill-xl"
+    for do, expected in (("add", 6), ("remove", 0)):
+        fields = {"tag": "bulk", "to": "all", "do": do}
+        answer = patient.post(address, data=fields, headers={"origin": sample.url})
+        assert answer.status_code == 303 and len(tagged()) == expected
+    fields = {"tag": "bulk", "to": "checked", "do": "add"}
+    answer = patient.post(address, data=fields, headers={"origin": sample.url})
+    assert answer.status_code == 400
+
+
+def test_filters_say_how_many_edits_each_value_has(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1")
+    models = page.locator("select[name=model] option").all_inner_texts()
+    assert models == ["any", "brush-2 (6)", "quill-xl (6)"]
+    expect(page.locator("select[name=status]")).to_contain_text("ok (11)")
+
+
 def test_annotations_are_bounded_and_another_sites_page_cannot_write_them(
     sample: Served,
 ) -> None:

@@ -8,6 +8,7 @@ const questions = [...form.querySelectorAll(".question")];
 const saved = document.getElementById("saved");
 const pair = document.getElementById("pair");
 const blink = document.getElementById("blink");
+const steps = document.getElementById("steps"); // pairs show one question at a time
 const BLINK = 600; // milliseconds each: well under three flashes a second
 const pairwise = pair.classList.contains("two");
 let current = 0;
@@ -19,6 +20,11 @@ document.getElementById("save").hidden = true; // needed where scripts do not ru
 function turnTo(index, scroll = true) {
   current = Math.min(questions.length - 1, Math.max(0, index));
   for (const [n, question] of questions.entries()) question.classList.toggle("current", n === current);
+  if (steps) {
+    document.getElementById("step").value = current + 1;
+    document.getElementById("earlier").disabled = current === 0;
+    document.getElementById("later").disabled = current === questions.length - 1;
+  }
   if (scroll) questions[current].scrollIntoView({ block: "nearest" });
 }
 
@@ -91,6 +97,12 @@ function blinking() {
 }
 
 blink.addEventListener("click", blinking);
+if (steps) {
+  steps.hidden = false;
+  form.classList.add("stepwise");
+  document.getElementById("earlier").addEventListener("click", () => turnTo(current - 1));
+  document.getElementById("later").addEventListener("click", () => turnTo(current + 1));
+}
 form.addEventListener("submit", (event) => { event.preventDefault(); next(); });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && event.target.closest("textarea")) event.target.blur();

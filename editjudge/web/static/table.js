@@ -33,6 +33,11 @@ for (const form of document.querySelectorAll("form[action]:not([method=post])"))
 // On a phone the filters would fill the first screen.
 if (matchMedia("(max-width: 560px)").matches) document.getElementById("tucked")?.removeAttribute("open");
 
+// Who checks an edit means the checked ones.
+document.addEventListener("change", ({ target }) => {
+  if (target.closest(".tick")) document.querySelector("#tagging select").value = document.querySelector(".tick input:checked") ? "checked" : "all";
+});
+
 const filters = document.getElementById("filters");
 let timer = 0;
 let latest = 0;
