@@ -384,6 +384,7 @@ class Run:
         guaranteed: bool = False,
         use: Of = "scores",
         across_rubrics: bool = False,
+        through: str | os.PathLike[str] | None = None,
     ) -> Answer:
         """Return paired differences, b minus a, as `editjudge compare --json` does.
 
@@ -395,10 +396,12 @@ class Run:
         corrected together for multiple comparisons; by default, the rubric means and `overall`. `guaranteed` computes
         bounds that assume nothing about unseen scores.
 
-        Raises `UsageError` for a name that the run does not have, and for a run with another rubric. With
-        `across_rubrics`, such runs are compared on factors that have the same scale.
+        Raises `UsageError` for a name that the run does not have, and for a run with another rubric or judge. With
+        `across_rubrics`, runs of other rubrics are compared on factors that have the same scale. With `through`, a file
+        that `bridge` wrote, this run's scores are mapped to the scale of the other run's judge.
         """
         from editjudge.report import comparison
+        from editjudge.report.bridge import Bridge
         from editjudge.report.selection import Choice
 
         choice = Choice(_names(factor), judge, _names(primary), guaranteed)
@@ -406,13 +409,57 @@ class Run:
             first = a._load(pairing=True, use=use)
             second = self._load(pairing=True, use=use)
             return comparison.compare_runs(
-                first, second, choice, across_rubrics=across_rubrics
+                first,
+                second,
+                choice,
+                across_rubrics=across_rubrics,
+                through=None if through is None else Bridge.read(Path(through)),
             )
+        if through is not None:
+            raise UsageError("through= is about two runs: name the other run")
         if by not in ("model", "judge", "rubric"):
             raise UsageError(
                 f"by={by!r}: expected model, judge or rubric", code="unknown_grouping"
             )
         return comparison.compare(self._load(use=use), by, a, b, choice)
+
+    @checked
+    def bridge(
+        self,
+        old: Run,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ratings: str | os.PathLike[str] | None = None,
+        map_factor: Mapping[str, str] | None = None,
+        within: float = 0.75,
+        min_spearman: float = 0.6,
+    ) -> Answer:
+        """Map this run's scores to the scale of an old judge that judged the same edits, as `editjudge bridge --json`
+        does. `path` is a file to write, as with `-o`.
+
+            run.bridge(editjudge.open("last-year"), "bridge.json")
+            other.compare(editjudge.open("before"), through="bridge.json")
+
+        A score is comparable if 90 % of edits of held-out images map `within` this many points of a 7-point scale, or
+        the same share of another scale, and the lower limit of Spearman's correlation is at least `min_spearman`.
+        Raises `InputError` if the runs have no edit or no factor in common.
+        """
+        from editjudge.report.answers import format_of
+        from editjudge.report.bridge import bridge, bridge_text
+        from editjudge.stats.bridge import BridgeLimits
+
+        file = None if path is None else Path(path)
+        form = format_of(file) if file else None
+        answer = bridge(
+            old._load(pairing=True),
+            self._load(pairing=True),
+            BridgeLimits(within, min_spearman),
+            ratings=None if ratings is None else Path(ratings),
+            mappings=[f"{name}={ours}" for name, ours in (map_factor or {}).items()],
+        )
+        if file and form:
+            file.write_text(bridge_text(answer, form), "utf-8", newline="")
+        return answer
 
     @checked
     def drift(self, against: Run, *, across_rubrics: bool = False) -> Answer:

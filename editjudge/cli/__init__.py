@@ -19,6 +19,7 @@ from editjudge.plugins import MissingExtra
 VERBS = {
     "agree": "Compare judges' scores with people's ratings.",
     "audit": "Check a manifest before it is judged: missing and broken files, duplicates, no-op edits.",
+    "bridge": "Map a new judge's scores to an old judge's scale, from two runs of the same edits.",
     "compare": "Test whether two models, judges, rubrics or runs differ.",
     "completion": "Print the script for Tab completion in bash, zsh or fish.",
     "docs": "Show a page of the documentation.",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli import completion
 from editjudge.cli.options import (
+    FILE,
     across_option,
     former_option,
     guaranteed_option,
@@ -54,6 +56,12 @@ if TYPE_CHECKING:
     "--judge",
     help="The judge that decides; without it the mean of all of them, the panel.",
 )
+@click.option(
+    "--through",
+    type=FILE,
+    metavar="BRIDGE",
+    help="With RUN_B: map its scores to the scale of RUN's judge by a file of `editjudge bridge`.",
+)
 @primary_option
 @guaranteed_option
 @use_option
@@ -67,6 +75,7 @@ def command(
     factors: tuple[str, ...],
     across_rubrics: bool,
     judge: str | None,
+    through: Path | None,
     primary: tuple[str, ...],
     guaranteed: bool,
     use: Of,
@@ -82,14 +91,18 @@ def command(
     With RUN_B each run's edits are one side. They are paired by input and instruction (and ground truth and mask),
     whatever their ids: within a model if both runs have it, otherwise across models. Several edits on one side count as
     their mean. Unmatched edits are counted. Runs with different rubrics are refused; --across-rubrics compares them on
-    factors with the same scale. Factors with different scales are never compared. STORE#RUN names a run in another
-    store.
+    factors with the same scale. Factors with different scales are never compared. Runs of different judges are refused;
+    --through maps one judge's scores to the other's scale and adds the error of the map to every interval. STORE#RUN
+    names a run in another store.
     """
     from editjudge.report import comparison
+    from editjudge.report.bridge import Bridge
     from editjudge.report.selection import Choice
 
     choice = Choice(factors, judge, primary, guaranteed)
     if other is None:
+        if through is not None:
+            raise UsageError("--through is about two runs: name RUN_B")
         if across_rubrics:
             raise UsageError(
                 "--across-rubrics is about two runs: name RUN_B, or compare rubrics of one run with --by rubric"
@@ -101,10 +114,17 @@ def command(
         raise UsageError(
             "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
         )
+    crossing = Bridge.read(through) if through else None
     first = load_run(run, pairing=True, use=use)
     second = load_run(other, pairing=True, use=use)
     return VerbReply.of(
-        comparison.compare_runs(first, second, choice, across_rubrics=across_rubrics)
+        comparison.compare_runs(
+            first,
+            second,
+            choice,
+            across_rubrics=across_rubrics,
+            through=crossing,
+        )
     )
 
 

@@ -7,6 +7,7 @@ run_data        load, RunData           a run's judgements as the columns that s
 selection       deciding, same_rubrics  scores that a comparison uses, and factors that two runs have in common
 summary         measure, report         `report`: coverage, means, aggregates, pass rates, ranks, noise
 comparison      compare, drift          `compare` and `drift`
+bridge          bridge, Bridge          `bridge`, and the file by which `compare --through` maps scores
 agreement       agree                   `agree`: judges against people, and people among themselves
 pairwise        PairRun, report_pairs   pairwise runs, and `agree --preferences`
 gating          gate                    `gate`

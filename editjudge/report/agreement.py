@@ -93,12 +93,12 @@ def agree(
 ) -> Answer:
     """Compare a run's judges with people's ratings from a file or a store. The run must be loaded with `pairing`."""
     if isinstance(source, Path):
-        ratings, _ = _file_ratings(source, run)
+        ratings, _ = file_ratings(source, run)
     else:
         ratings = _stored_ratings(source, run)
         if not len(ratings):
             raise _no_ratings(source, run)
-    ratings = _renamed(ratings, mappings, _factors(run))
+    ratings = renamed(ratings, mappings, factors_of(run))
     scores = run.with_aggregates(ratings.factor.present())
     _check_common(ratings, scores, list(run.sums))
     _check_scored(ratings, scores, mappings, run.sums)
@@ -117,7 +117,7 @@ def agree_files(
     estimating: bool = False,
 ) -> Answer:
     """Compare scores in one file with ratings in another."""
-    ratings, origins = _file_ratings(ratings_file, None)
+    ratings, origins = file_ratings(ratings_file, None)
     if manifest:
         origins = origins_of(manifest, columns)
     scores, guessed = read_scores(scores_file, origins)
@@ -134,7 +134,7 @@ def agree_files(
         )
     if with_guessed and guessed:
         lead.append("guessed scores are included, as if the judge had given them")
-    ratings = _renamed(ratings, mappings, scores.factor.present())
+    ratings = renamed(ratings, mappings, scores.factor.present())
     _check_common(ratings, scores, ())
     _check_scored(ratings, scores, mappings, {})
     return _answer(
@@ -155,8 +155,8 @@ def stored_agreement(
 
     Also return a sentence about ratings of other factors.
     """
-    factors = _factors(run)
-    ratings = _renamed(_stored_ratings(store, run), mappings, factors)
+    factors = factors_of(run)
+    ratings = renamed(_stored_ratings(store, run), mappings, factors)
     rated = ratings.factor.present()
     unmatched = ""
     if others := [name for name in rated if name not in factors]:
@@ -752,11 +752,12 @@ _USUAL = {"SC": "fidelity", "PQ": "quality"}
 here."""
 
 
-def _factors(run: RunData) -> list[str]:
+def factors_of(run: RunData) -> list[str]:
+    """Return the factors of a run and its aggregates."""
     return [*run.scores.factor.present(), *run.sums]
 
 
-def _renamed(
+def renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
     """Rename the factors of ratings to the judges' factors, as given by `--map-factor PEOPLE=FACTOR`. One factor may
@@ -813,7 +814,7 @@ def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
     return Option("map-factor", {people[0]: factor})
 
 
-def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
+def file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
     """Return the ratings in a file and the origins of its items. Ratings are left out if their id belongs to other
     content in the run."""
     edits = run.side.edits if run else {}

@@ -10,6 +10,7 @@ from typing import Literal
 
 from editjudge.errors import Option, UsageError
 from editjudge.report.answers import Answer
+from editjudge.report.bridge import Bridge
 from editjudge.report.charts import Dot, DotChart
 from editjudge.report.run_data import (
     FALLS,
@@ -21,6 +22,7 @@ from editjudge.report.run_data import (
     shared,
 )
 from editjudge.report.selection import (
+    ACROSS,
     EVERYTHING,
     Choice,
     SameRubrics,
@@ -45,6 +47,7 @@ from editjudge.running.sums import OVERALL
 from editjudge.stats import compare as statistics
 from editjudge.stats.columns import Column, Interval, Scores
 from editjudge.stats.compare import Difference, On, corrected, corrected_together
+from editjudge.stats.inference import AddedError
 
 By = Literal["model", "judge", "rubric", "run"]
 Family = Literal["primary", "exploratory"]
@@ -114,15 +117,28 @@ def compare_runs(
     choice: Choice = EVERYTHING,
     *,
     across_rubrics: bool = False,
+    through: Bridge | None = None,
 ) -> Answer:
-    """Compare two runs (B minus A) on the tasks that both contain. Both runs must be loaded with `pairing`."""
-    same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
+    """Compare two runs (B minus A) on the tasks that both contain. Both runs must be loaded with `pairing`.
+
+    With `through`, the scores of B are mapped to the scale of A's judge.
+    """
+    if through:
+        same = _sides_of(through, a, b, choice, across_rubrics=across_rubrics)
+    else:
+        same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
     a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
-    comparisons = _run_differences(
-        replace(same.a, scores=shared(a_scores)),
-        replace(same.b, scores=shared(b_scores)),
-        choice,
-    )
+    first = replace(same.a, scores=shared(a_scores))
+    second = replace(same.b, scores=shared(b_scores))
+    crossing: dict[str, object] = {}
+    bridged: list[str] = []
+    if through:
+        mapped = _mapped_differences(through, first, second, choice)
+        comparisons = mapped.comparisons
+        crossing = {"through": mapped.as_json(through)}
+        bridged = mapped.lead(through, a.run.name, b.run.name)
+    else:
+        comparisons = _run_differences(first, second, choice)
     document = {
         "run_a": a.run.name,
         "run_b": b.run.name,
@@ -132,8 +148,9 @@ def compare_runs(
         "pending": a.pending + b.pending,
         "pending_a": a.pending,
         "pending_b": b.pending,
+        **crossing,
     }
-    before = [*b.unjudged(), *same.lead()]
+    before = [*b.unjudged(), *bridged, *same.lead()]
     lead = [*a.lead(), *b.lead(), *match.describe(a.run.name, b.run.name)]
     return _answer(document, same.as_json(), comparisons, "run", before, lead)
 
@@ -304,6 +321,100 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
         }
         rows += [(judge, d) for d in compared if d.factor not in other]
     return _corrected(rows, b, primary, declared)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """Differences between a run and the mapped scores of another."""
+
+    comparisons: list[PairedDifference]
+    left_out: Mapping[str, str]
+    """Scores that the bridge does not map, with the reason."""
+    errors: Mapping[str, AddedError]
+    beyond: int
+    """Scores beyond the ends of the map."""
+
+    def as_json(self, through: Bridge) -> dict[str, object]:
+        factors = through.file.factors
+        return {
+            "bridge": through.name,
+            "old": [*through.file.sides["old"].judges],
+            "new": [*through.file.sides["new"].judges],
+            "factors": {
+                name: {"within": factors[name].within, "error": added.error}
+                for name, added in self.errors.items()
+            },
+            "left_out": dict(self.left_out),
+            "beyond": self.beyond,
+        }
+
+    def lead(self, through: Bridge, a: str, b: str) -> list[str]:
+        sides = through.file.sides
+        factors = through.file.factors
+        edits = ", ".join(
+            f"{name} ±{factors[name].within:.2f}"
+            for name in dict.fromkeys(p.difference.factor for p in self.comparisons)
+        )
+        lines = [
+            f"through {through.name}: scores of {b} ({', '.join(sides['new'].judges)}) are mapped to the scale of {a} "
+            f"({', '.join(sides['old'].judges)}); 90 % of edits within {edits}; intervals include the error of the map"
+        ]
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(name)
+        lines += [
+            f"not compared, {', '.join(names)}: {reason}"
+            for reason, names in by_reason.items()
+        ]
+        if self.beyond:
+            lines.append(
+                f"{self.beyond:,} scores of {b} are lower or higher than all in the bridge: the map only guesses them"
+            )
+        return lines
+
+
+def _sides_of(
+    through: Bridge, a: RunData, b: RunData, choice: Choice, *, across_rubrics: bool
+) -> SameRubrics:
+    if across_rubrics or choice.judge is not None:
+        raise UsageError(
+            "--through names the judges and rubrics of both sides: leave --judge and --across-rubrics out",
+            options=[Option("through"), Option("judge"), ACROSS],
+        )
+    if "expected" in (a.of, b.of):
+        raise UsageError(
+            "a bridge maps the scores that judges wrote, not expected scores: leave --use out",
+            options=[Option("use")],
+        )
+    return through.sides(a, b)
+
+
+def _mapped_differences(
+    through: Bridge, a: RunData, b: RunData, choice: Choice
+) -> _Mapped:
+    """Compare A with the scores of B on the scale of A's judge."""
+    primary, declared = primary_scores(a, choice.primary)
+    old = _chosen(a, choice.factors, primary)
+    new = _chosen(b, choice.factors, primary)
+    factors = [f for f in old.factor.present() if f in new.factor.present()]
+    left_out = through.left_out(a, b, factors, choice.factors)
+    kept = [factor for factor in factors if factor not in left_out]
+    judge = ", ".join(through.file.sides["old"].judges)
+    old = old.where(factor=kept)
+    new = new.where(factor=kept)
+    errors = through.errors(new)
+    compared = statistics.compare(
+        old,
+        through.mapped(new),
+        names=(a.run.name, b.run.name),
+        on="pair",
+        scales=a.all_scales(),
+        guaranteed=choice.guaranteed,
+        errors=errors,
+    )
+    rows = [(judge, difference) for difference in compared]
+    comparisons = _corrected(rows, a, primary, declared)
+    return _Mapped(comparisons, left_out, errors, through.beyond(new))
 
 
 def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
@@ -523,6 +634,7 @@ def _mde(d: Difference, digits: int) -> Figure:
 
 _METHODS = {
     "studentised": "bootstrap-t over source images",
+    "bridged": "bridged: the bootstrap or bound of the mapped scores, widened by the error of the map",
     "guaranteed": "guaranteed: a bound that allows for unseen scores anywhere on the scale",
     "identity": "identity: both sides are the same answers",
 }

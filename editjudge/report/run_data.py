@@ -31,6 +31,8 @@ FALLS = "\u2193"
 FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
 """Slice that contains the judge's name without the `@RUBRIC` that may follow it."""
+REPORTED = "reported"
+"""Slice that contains the model that the judge's server reported, or nothing."""
 
 Of = Literal["scores", "expected"]
 """Values that statistics use: the scores that judges wrote, or expected scores from token probabilities."""
@@ -86,6 +88,11 @@ class RunData:
         """Return the version of the scores of a judge; None if the judge has none, or is older than its versions."""
         spec = judge.partition("@")[0]
         return self.provenance.get(f"version of {spec}")
+
+    def reported(self, judge: str) -> tuple[str, ...]:
+        """Return the models that the server of a judge reported, in the order in which the run has them."""
+        mine = self.scores.slices[SPEC].among((judge,))
+        return tuple(filter(None, self.scores.slices[REPORTED].take(mine).present()))
 
     def named(self, judges: Iterable[str]) -> str:
         """Return the names of the judges with their versions, separated by commas."""
@@ -332,7 +339,7 @@ class _Reading:
     def scores(
         self, rows: Iterator[JudgementRow], factors: Mapping[str, Sequence[str]]
     ) -> Scores:
-        slices = (*COLUMNS, *self._by)
+        slices = (*COLUMNS, REPORTED, *self._by)
         parts = []
         while chunk := list(islice(rows, _AT_ONCE)):
             taken = map(self._take, chunk)
@@ -363,6 +370,7 @@ class _Reading:
             **slices,
             "rubric": row["rubric"],
             "edit_type": row["edit_type"] or "",
+            REPORTED: row["server_model"] or "",
             "instruction": self._instructions.get(row["item"], ""),
         }
         if self._scorer:
@@ -382,6 +390,7 @@ class _Reading:
         slices: dict[str, Iterable[object]] = {
             name: [edit[name] for edit in edits] for name in (*COLUMNS, *self._by)
         }
+        slices[REPORTED] = [""] * len(values)
         return Scores.of(
             [value.item for value in values],
             [value.name for value in values],
@@ -487,7 +496,8 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
     if not same:
         raise UsageError(
             f"run {a.run.name} is judged by {a.named(sides[0])}, run {b.run.name} by {b.named(sides[1])}: "
-            "scores of different judges cannot be compared. Judge both runs with the same judge",
+            "scores of different judges cannot be compared. Judge both runs with the same judge, or map one to the other: "
+            "`editjudge bridge` on edits that both judged, then `compare --through`",
             code="different_judges",
         )
     return same

@@ -413,15 +413,18 @@ def _chart(
 
 def trend_text(answer: Answer, form: str) -> str:
     """Return a trend as text in one of the report's formats."""
-    steps = len(answer["steps"])
+    title = f"Scores over {counted(len(answer['steps']), 'step')}"
     if form == "html":
         return render(
-            "trend.html",
-            steps=steps,
+            "lines.html",
+            kicker="trend",
+            title=title,
+            heading="Steps",
             lead=answer.lead,
             tables=answer.tables,
             charts=answer.charts,
+            charts_heading="Each score over steps",
+            note="Upright lines are 95 % confidence intervals; a hollow mark is a step that is evidently not the best.",
         )
-    title = f"Scores over {counted(steps, 'step')}"
     rows = answer.rows or Table.listing([])
     return written(form, title, answer.lead, answer.tables, rows, answer.document)

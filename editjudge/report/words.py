@@ -100,6 +100,17 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
     "unscored_edits": "{n} edits without a score of the judge are in people's mean alone",
     "few_rated_carry": "about {groups:.0f} rated groups (source images) contribute to the spread of ratings: an interval "
     "needs {needed}",
+    # bridges
+    "bridge_few": "{edits} edits of {images} source images have scores of both judges: a bridge needs {needed} images",
+    "bridge_few_carry": "only about {images} source images contribute to the spread of scores: a bridge needs {needed}",
+    "bridge_no_ends": "the ends of the old judge's scale are unknown, so no share of it is close enough",
+    "bridge_ranks": "the judges rank edits differently: Spearman may be as low as {lowest:.3f}, at least {needed:g} is "
+    "needed",
+    "bridge_wide": "90 % of edits of other images map within {within:.2f}, at most {limit:.2f} is needed",
+    "bridge_several_rubrics": "a judge scores it under several rubrics",
+    "bridge_directions": "higher is better for one judge and lower for the other",
+    "bridge_other_mean": "it is a mean of other factors than in the bridge",
+    "bridge_missing": "it is not in the bridge",
     # pairs
     "no_two_votes": "no pair has votes of two people",
     "no_answer": "the judge answered no pair",

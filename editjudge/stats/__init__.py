@@ -10,6 +10,7 @@ noise        noise                   variance of edits, judges and repeats; numb
 ceiling      ceiling                 agreement among people, and of each rater with the others
 agreement    agree                   agreement of judges with people
 calibration  calibrate, powered_mean map from a judge's scale to people's; estimates from few ratings and many scores
+bridge       bridge, mapped          map from a new judge's scale to an old one's, with its error on other images
 pairwise     summarise, accuracy     pairs judged in both orders: flips, win rates; accuracy against people's votes
 strengths    bradley_terry ...       strengths of models from games between them; which pairs to ask next
 

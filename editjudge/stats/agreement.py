@@ -294,7 +294,7 @@ def _agreement(
         and (bounds is None or bounds.beyond(limits["spearman"].ci)),
         corrected=_corrected(figures["spearman"], people),
         within_model=_within_model(pairs, model, len(group.labels), draws=draws),
-        system=_system(pairs, model, len(group.labels), draws=draws),
+        system=over_models(pairs, model, len(group.labels), draws=draws),
         top=float(np.mean(scored == values.max())) if len(scored) else None,
         floor=float(np.mean(scored == values.min())) if len(scored) else None,
         notes=_notes(pairs, len(group.labels), ratings),
@@ -511,7 +511,8 @@ def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Le
     )
 
 
-def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
+def over_models(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
+    """Return the correlations over the models' means."""
     n = len(model.labels)
     if n < 3:
         return Level(n, notes=(Reason("few_models"),))

@@ -30,9 +30,11 @@ from editjudge.stats.inference import (
     ENOUGH,
     FEW,
     TEST_DRAWS,
+    AddedError,
     Clusters,
     Inference,
     Method,
+    Widened,
     difference_ends,
     finite,
     holm,
@@ -143,13 +145,15 @@ def compare(
     on: On = "pair",
     scales: Scales | None = None,
     guaranteed: bool = False,
+    errors: Mapping[str, AddedError] | None = None,
     draws: int = TEST_DRAWS,
 ) -> list[Difference]:
     """Compare two sides factor by factor, after averaging repeats. Use `on="pair"` for models, `"item"` for judges or
     runs.
 
     Without `scales`, there are no bounds over failures, and no interval if there are few images. With `guaranteed`, the
-    interval is a bound that assumes nothing about the distribution of scores.
+    interval is a bound that assumes nothing about the distribution of scores. `errors`, one for each factor, widen the
+    intervals if the scores of one side were mapped from another judge's scale.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     sides = [(a.where(factor=f), b.where(factor=f)) for f in factors]
@@ -161,6 +165,11 @@ def compare(
         guaranteed=guaranteed,
         draws=draws,
     )
+    if errors:
+        samples = [
+            sample.widened(errors[factor])
+            for factor, sample in zip(factors, samples, strict=True)
+        ]
     return corrected(
         [
             _difference(factor, names, *side, sample)
@@ -266,6 +275,14 @@ class Sample:
             at_ends=at_ends,
             identical=identical,
         )
+
+    def widened(self, added: AddedError) -> Sample:
+        """Return the sample with an error added to each of its inferences."""
+        inferences = [
+            base and Widened(base.clusters, base, added)
+            for base in (self.inference, *self.inferences_at_ends)
+        ]
+        return replace(self, inference=inferences[0], inferences_at_ends=inferences[1:])
 
     @property
     def mean(self) -> float | None:

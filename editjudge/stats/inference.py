@@ -172,8 +172,9 @@ def folds_of(groups: Codes, folds: int = 5) -> Ints:
 
 # --- inference of a mean ---------------------------------------------------------------------------------------------
 
-Method = Literal["studentised", "guaranteed", "exact", "identity"]
-"""Method of an inference. `identity` means that both sides of a comparison are the same stored answers."""
+Method = Literal["studentised", "guaranteed", "exact", "bridged", "identity"]
+"""Method of an inference. `bridged` means that one side is mapped from another judge's scale, whose error widens the
+interval. `identity` means that both sides of a comparison are the same stored answers."""
 
 ENOUGH = 7.0
 """Minimum effective number of images for the bootstrap-t, chosen with `bench/coverage.py`. With it, 95 % intervals
@@ -485,6 +486,68 @@ class Exact(Inference):
 
     def one_sided(self, alpha: float) -> Interval:
         return self.interval(1 - 2 * alpha)
+
+
+@dataclass(frozen=True)
+class AddedError:
+    """Standard error that is not in the sample, such as that of a map between two judges, and its degrees of
+    freedom."""
+
+    error: float
+    degrees: float
+
+    def half(self, alpha: float) -> float:
+        """Return the half-width of an interval with error probability alpha on each side."""
+        from scipy.special import stdtrit
+
+        return -float(stdtrit(self.degrees, alpha)) * self.error
+
+
+@dataclass(frozen=True, eq=False)
+class Widened(Inference):
+    """Another inference with an independent error added to its intervals."""
+
+    base: Inference
+    added: AddedError
+    method = "bridged"
+
+    def p(self, null: float = 0.0) -> float:
+        """Return the largest error probability at which the interval excludes `null`."""
+        if self.clusters.mean == null:
+            return 1.0
+        # The interval shrinks with its error probability, so the probability is found by bisection of its logarithm.
+        low = -12.0
+        high = 0.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            lo, hi = self.interval(1 - math.pow(10, middle))
+            if lo <= null <= hi:
+                low = middle
+            else:
+                high = middle
+        return math.pow(10, high)
+
+    def one_sided(self, alpha: float) -> Interval:
+        return self._widened(self.base.one_sided(alpha), self.added.half(alpha))
+
+    def interval(self, level: float = 0.95) -> Interval:
+        half = self.added.half((1 - level) / 2)
+        return self._widened(self.base.interval(level), half)
+
+    def detectable(self, level: float = 0.95) -> float | None:
+        least = self.base.detectable(level)
+        if least is None:
+            return None
+        half = self.added.half((1 - level) / 2) + self.added.half(1 - POWER)
+        return math.hypot(least, half)
+
+    def _widened(self, ci: Interval, half: float) -> Interval:
+        mean = self.clusters.mean
+        lowest, highest = self.clusters.ends or (-math.inf, math.inf)
+        return Interval(
+            max(mean - math.hypot(mean - ci.lo, half), lowest),
+            min(mean + math.hypot(ci.hi - mean, half), highest),
+        )
 
 
 def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:

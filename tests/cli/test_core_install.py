@@ -95,6 +95,7 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
         ("report", "r", "-o", "report.html", *STORE),
         ("report", "r", "-o", "report.md", *STORE),
         ("report", "pairs", *STORE),
+        ("bridge", "r", "r", *STORE),
         ("trend", "r", "--step-from", "(.)", *STORE),
     ],
     "parquet": [
