@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editjudge.cli.options import (
+    FILE,
     SEE_RUN,
     NewFile,
     Setting,
@@ -33,12 +34,15 @@ from editjudge.errors import UsageError, printable
 from editjudge.plugins import need_extra
 
 if TYPE_CHECKING:
+    from editjudge.judges.judge import Options
+    from editjudge.report.answers import Answer
     from editjudge.running.job import RunOptions
     from editjudge.store.store import Store
-    from editjudge.vision.probes.making import AnsweredProbe, ProbeJob
+    from editjudge.vision.probes.making import ProbeJob
     from editjudge.vision.probes.result import ProbeResult
 
 FORMATS = (".html", ".json", ".md")
+_PHOTOS = 5
 
 
 @verb(
@@ -48,7 +52,7 @@ FORMATS = (".html", ".json", ".md")
 @click.option(
     "--photos",
     type=click.IntRange(1, 1000),
-    default=5,
+    default=_PHOTOS,
     show_default=True,
     help="Number of photographs.",
 )
@@ -62,6 +66,31 @@ FORMATS = (".html", ".json", ".md")
 )
 @click.option(
     "--dry-run", is_flag=True, help="Make the edits and print the price; ask nothing."
+)
+@click.option(
+    "--passport",
+    type=NewFile(),
+    metavar="FILE",
+    help="Ask what the judge may be trusted with instead, and write its passport (JSON) to this file; -o writes the page.",
+)
+@click.option(
+    "--quick/--full",
+    default=False,
+    help="Of --passport: 12 photographs, controls and four cues; or everything on at least 24.  [default: full]",
+)
+@click.option(
+    "--photographs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Further photographs for the full set of --passport.",
+)
+@click.option(
+    "--compare",
+    "compared",
+    nargs=2,
+    type=FILE,
+    metavar="A B",
+    help="Compare two passports; asks nothing.",
 )
 @judging_options("online", "offline", "compliance", "lighting")
 @layout_option(cls=Setting)
@@ -77,6 +106,10 @@ def command(
     budget: float | None,
     max_failures: float,
     quiet: bool,
+    passport: Path | None,
+    quick: bool,
+    photographs: Path | None,
+    compared: tuple[Path, Path] | None,
     **values: Any,
 ) -> VerbReply:
     """Test a judge with edits whose right answer is known.
@@ -84,16 +117,23 @@ def command(
     Makes edits of public-domain photographs: a clean edit, the same edit with one defect at four rising strengths,
     controls, and prompt injections. Then reports whether each factor falls with its own defect while the others stay.
     Running again resumes. `editjudge docs probes` explains each figure.
+
+    With --passport: does the judge see the instruction and both images, is it stable when files are encoded again, does
+    it pay for saturation, captions or praise? Each line is answered yes, no, or not shown with this many photographs.
+    `gate` and `serve` can require lines of it. The rubrics are those of `online` unless --rubric names others.
     """
     need_extra("probes", "probe")
+    if compared:
+        return _comparison(*compared, output)
+    if passport is None and (quick or photographs):
+        raise UsageError("--quick, --full and --photographs belong to --passport FILE")
     if output is not None and output.suffix not in FORMATS:
         raise UsageError(
             f"-o {output}: expected a name that ends in {', '.join(FORMATS)}"
         )
-    from editjudge.judges.judge import is_local
     from editjudge.rubrics.files import resolve
     from editjudge.running.job import RunOptions
-    from editjudge.vision.probes.making import jobs, probes, write_manifests
+    from editjudge.vision.probes.making import answers, jobs, probes, write_manifests
     from editjudge.vision.probes.result import figures
 
     # The seed of the probe set, which is not part of any question.
@@ -103,6 +143,18 @@ def command(
     options = judge_options(values | {"seed": None})
     (spec,) = chosen_judges((judge,) if judge else (), options)
     check_judges({spec: options}, needs_key=not dry_run)
+    run_options = RunOptions(concurrency=concurrency, budget=budget)
+    asking = Asking(spec, options, layout, run_options, max_failures, quiet)
+    if passport is not None:
+        chosen = rubrics if _is_typed("rubrics") else ("online",)
+        if photos != _PHOTOS or seed:
+            raise UsageError(
+                "--photos and --seed do not apply to --passport; see --photographs"
+            )
+        kind = "quick" if quick else "full"
+        return _passport(
+            asking, kind, chosen, photographs, passport, output, write, dry_run=dry_run
+        )
     source = f"seed {seed}, {photos} photographs"
     names = {rubric.name for rubric in resolve(rubrics)}
     with _folder(write) as folder:
@@ -114,13 +166,10 @@ def command(
             )
         if dry_run:
             return _forecast(planned, needs_keys=False)
-        if not is_local(spec):
-            # A missing key is reported before a store is created.
-            for line in _forecast(planned, needs_keys=True).lines:
-                click.echo(printable(line), err=True)
-        run_options = RunOptions(concurrency=concurrency, budget=budget)
+        asking.print_price(planned)
         with open_store() as store:
-            code, answered = _judge(planned, store, run_options, max_failures, quiet)
+            code, runs = asking.judge(planned, store)
+            answered = answers(store, runs)
     result = figures(made, answered, judge=spec, made_from=source)
     return _reply(result, output, code)
 
@@ -162,35 +211,113 @@ def _forecast(planned: Sequence[ProbeJob], *, needs_keys: bool) -> VerbReply:
     return VerbReply(total, [line])
 
 
-def _judge(
-    planned: Sequence[ProbeJob],
-    store: Store,
-    run_options: RunOptions,
-    max_failures: float,
-    quiet: bool,
-) -> tuple[int, list[AnsweredProbe]]:
-    """Run the jobs in order until one is stopped, and return the exit code and the answers."""
-    from editjudge.vision.probes.making import answers
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """A judge, and how it is asked."""
 
-    runs: list[int] = []
-    failed = 0
-    total = 0
-    for job in planned:
-        outcome = watched(job, store, run_options, quiet=quiet)
-        if outcome is None:
-            return ExitCode.INTERRUPTED, answers(store, runs)
-        runs.append(outcome.run_id)
-        failed += outcome.summary.failed
-        total += outcome.summary.total
-        if run_options.budget is not None:
-            left = max(0.0, run_options.budget - outcome.tally.cost)
-            run_options = dataclasses.replace(run_options, budget=left)
-        if outcome.ending != "finished":
-            warn(str(outcome.error or f"stopped; {how_to_resume()}"))
-            return EXIT_CODES[outcome.ending], answers(store, runs)
-    is_bad = failed > max_failures * total
-    code = ExitCode.TOO_MANY_FAILED if is_bad else ExitCode.DONE
-    return code, answers(store, runs)
+    judge_spec: str
+    options: Options
+    layout: Any
+    run_options: RunOptions
+    max_failures: float
+    quiet: bool
+
+    def print_price(self, planned: Sequence[ProbeJob]) -> None:
+        """Print the price of a judge that is called over the network. Raise an error if its key is missing, before a
+        store is created."""
+        from editjudge.judges.judge import is_local
+
+        if is_local(self.judge_spec):
+            return
+        for line in _forecast(planned, needs_keys=True).lines:
+            click.echo(printable(line), err=True)
+
+    def judge(self, planned: Sequence[ProbeJob], store: Store) -> tuple[int, list[int]]:
+        """Run the jobs in order until one is stopped. Return the exit code and the ids of the runs."""
+        runs: list[int] = []
+        failed = 0
+        total = 0
+        run_options = self.run_options
+        for job in planned:
+            outcome = watched(job, store, run_options, quiet=self.quiet)
+            if outcome is None:
+                return ExitCode.INTERRUPTED, runs
+            runs.append(outcome.run_id)
+            failed += outcome.summary.failed
+            total += outcome.summary.total
+            if run_options.budget is not None:
+                left = max(0.0, run_options.budget - outcome.tally.cost)
+                run_options = dataclasses.replace(run_options, budget=left)
+            if outcome.ending != "finished":
+                warn(str(outcome.error or f"stopped; {how_to_resume()}"))
+                return EXIT_CODES[outcome.ending], runs
+        is_bad = failed > self.max_failures * total
+        return ExitCode.TOO_MANY_FAILED if is_bad else ExitCode.DONE, runs
+
+
+def _passport(
+    asking: Asking,
+    kind: str,
+    rubrics: tuple[str, ...],
+    photographs: Path | None,
+    path: Path,
+    output: Path | None,
+    write: Path | None,
+    *,
+    dry_run: bool,
+) -> VerbReply:
+    """Ask the questions of a passport and write it."""
+    from editjudge.report.passport import passport_answer
+    from editjudge.vision.probes.passport import PassportSet, issue
+
+    made = PassportSet.of(kind, rubrics, photographs)
+    with _folder(write) as folder:
+        planned = made.jobs(folder, asking.judge_spec, asking.options, asking.layout)
+        if dry_run:
+            return _forecast(planned, needs_keys=False)
+        asking.print_price(planned)
+        with open_store() as store:
+            code, runs = asking.judge(planned, store)
+            if code not in (ExitCode.DONE, ExitCode.TOO_MANY_FAILED):
+                stopped = {"error": "stopped before all questions were asked", "passport": None}  # fmt: skip
+                return VerbReply(stopped, [f"no passport yet; {how_to_resume()}"], code=code)  # fmt: skip
+            issued = issue(made, store, runs, asking.judge_spec, asking.layout, asking.options)  # fmt: skip
+    answer = passport_answer(issued)
+    path.write_text(json.dumps(answer.document, indent=2, allow_nan=False) + "\n", "utf-8")  # fmt: skip
+    paths = [path]
+    if output is not None:
+        _write_page(answer, f"Passport of {issued.judge}", output)
+        paths.append(output)
+    lines = [*answer.lead, f"wrote {', '.join(map(str, paths))}"]
+    return VerbReply(answer.document, lines, answer.tables, code)
+
+
+def _comparison(first: Path, second: Path, output: Path | None) -> VerbReply:
+    from editjudge.report.passport import Passport, compare_passports
+
+    answer = compare_passports(Passport.read(first), Passport.read(second))
+    if output is not None:
+        _write_page(answer, "Two passports", output)
+    return VerbReply.of(answer)
+
+
+def _write_page(answer: Answer, title: str, output: Path) -> None:
+    from editjudge.report.answers import together_markdown
+    from editjudge.report.passport import passport_page
+
+    if output.suffix == ".html":
+        text = passport_page(answer, title)
+    elif output.suffix == ".json":
+        text = json.dumps(answer.document, indent=2, allow_nan=False) + "\n"
+    else:
+        text = together_markdown(title, answer.lead, answer.tables)
+    output.write_text(text, "utf-8")
+
+
+def _is_typed(name: str) -> bool:
+    """Whether an option was given on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _reply(result: ProbeResult, output: Path | None, code: int) -> VerbReply:
