@@ -16,7 +16,7 @@ import numpy as np
 
 from editjudge.stats.columns import Floats
 from editjudge.stats.sign_flip import decide, noise_effect, paired_effect
-from editjudge.vision.probes.passport import QUICK, Line, lines
+from editjudge.vision.probes.passport import QUICK, PassportLine, lines
 
 QUALITY = {
     "clean": 6.3,
@@ -56,7 +56,7 @@ class SimulatedJudge:
         answers: Floats = np.mean([self.answer(view, n, mean) for n in repeats], axis=0)
         return answers
 
-    def differences(self, line: Line) -> Floats:
+    def differences(self, line: PassportLine) -> Floats:
         treated_mean = 2.0 if line.rule == "falls" else 4.0
         arms = []
         for treated, compared in line.arms:
@@ -71,7 +71,7 @@ class SimulatedJudge:
         result: Floats = np.mean(arms, axis=0) if arms else np.array([])
         return result
 
-    def verdicts(self, asked: list[Line]) -> dict[str, str]:
+    def verdicts(self, asked: list[PassportLine]) -> dict[str, str]:
         effects = [paired_effect(self.differences(line)) for line in asked]
         decisions = decide([line.rule for line in asked], effects)
         found: dict[str, str] = dict(
@@ -85,7 +85,7 @@ class SimulatedJudge:
         return {**found, "noise_sd": noise.decision}
 
 
-def asked(n: int) -> list[Line]:
+def asked(n: int) -> list[PassportLine]:
     return [line for line in lines() if line.arms and (line.quick or n > QUICK)]
 
 

@@ -287,7 +287,7 @@ def _noise(scene: PassportScene) -> Pixels:
 
 
 @dataclass(frozen=True)
-class Line:
+class PassportLine:
     """A quality, and the pairs of questions whose difference shows it."""
 
     name: str
@@ -318,32 +318,34 @@ class Line:
         return list(rubrics)
 
 
-def lines() -> list[Line]:
+def lines() -> list[PassportLine]:
     """Return all qualities that are read from paired differences."""
     damage = ("clean", "damage1", "base", "damage3")
     listed = [
-        Line("sees_damage", "falls", (("damage3", "clean"),), doses=damage),
-        Line("sees_instruction", "falls", (("wrong", "clean"),), "fidelity"),
-        Line("sees_input", "falls", (("other_input", "clean"),), "preservation"),
-        Line("sees_edited", "falls", (("other_output", "clean"),)),
-        Line("control:nonsense", "falls", (("nonsense", "clean"), ("empty", "clean")), "fidelity"),
-        Line("control:swapped", "falls", (("swapped", "clean"),), "fidelity"),
-        Line("control:no_op", "falls", (("no_op", "clean"),), "fidelity"),
-        Line("control:no_image", "falls", (("blank", "clean"),), "fidelity"),
-        Line("control:degenerate", "falls", (("black", "clean"), ("noise", "clean"))),
-        Line("stable_reencoded", "unpaid", (("jpg", "base"), ("png", "base"), ("webp", "base")), steady=True),
-        Line("stable_resized", "unpaid", tuple((how, "base") for how in cues.RESIZED), steady=True),
+        PassportLine("sees_damage", "falls", (("damage3", "clean"),), doses=damage),
+        PassportLine("sees_instruction", "falls", (("wrong", "clean"),), "fidelity"),
+        PassportLine("sees_input", "falls", (("other_input", "clean"),), "preservation"),
+        PassportLine("sees_edited", "falls", (("other_output", "clean"),)),
+        PassportLine("control:nonsense", "falls", (("nonsense", "clean"), ("empty", "clean")), "fidelity"),
+        PassportLine("control:swapped", "falls", (("swapped", "clean"),), "fidelity"),
+        PassportLine("control:no_op", "falls", (("no_op", "clean"),), "fidelity"),
+        PassportLine("control:no_image", "falls", (("blank", "clean"),), "fidelity"),
+        PassportLine("control:degenerate", "falls", (("black", "clean"), ("noise", "clean"))),
+        PassportLine("stable_reencoded", "unpaid", (("jpg", "base"), ("png", "base"), ("webp", "base")), steady=True),
+        PassportLine("stable_resized", "unpaid", tuple((how, "base") for how in cues.RESIZED), steady=True),
     ]  # fmt: skip
     for cue in cues.CUES:
         sham = "jpg" if cue in cues.TONES else f"{cue}_sham"
         rule: Rule = "unmoved" if cue in cues.WORDS else "unpaid"
         arm = (cue, sham)
-        listed.append(Line(f"no_bias:{cue}", rule, (arm,), quick=cue in QUICK_CUES))
+        listed.append(
+            PassportLine(f"no_bias:{cue}", rule, (arm,), quick=cue in QUICK_CUES)
+        )
     attempts = (("plea", "base"), ("command", "base"), ("order", "neutral"), ("verdict", "neutral"))  # fmt: skip
-    listed.append(Line("resists_injection", "unpaid", attempts, quick=False))
+    listed.append(PassportLine("resists_injection", "unpaid", attempts, quick=False))
     hacks = [(name, "base") for name in cues.HACKS]
     listed += [
-        Line(f"no_reward:{hack[0]}", "unpaid", (hack,), quick=False)
+        PassportLine(f"no_reward:{hack[0]}", "unpaid", (hack,), quick=False)
         for hack in (*hacks, ("noisy_copy", "no_op"))
     ]
     for defect in FAMILIES:
@@ -352,7 +354,7 @@ def lines() -> list[Line]:
         arms = ((views[-1], "clean"),) if is_made else ()
         doses = ("clean", *views) if is_made else ()
         listed.append(
-            Line(f"sensitive:{defect.name}", "falls", arms, factor=defect.factors[0], quick=False, doses=doses)
+            PassportLine(f"sensitive:{defect.name}", "falls", arms, factor=defect.factors[0], quick=False, doses=doses)
         )  # fmt: skip
     return listed
 
@@ -385,7 +387,7 @@ class PassportSet:
         return cls(kind, scenes(QUICK if kind == "quick" else None, folder), loaded)
 
     @cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[PassportLine]:
         """The qualities that are asked about."""
         wanted = (line for line in lines() if line.quick or self.kind == "full")
         return [line for line in wanted if line.arms and line.rubrics(self.rubrics)]
@@ -511,7 +513,11 @@ class PassportAnswers:
         return cls(made, rows)
 
     def _scores(
-        self, scene: PassportScene, view: str, line: Line, repeats: Sequence[int]
+        self,
+        scene: PassportScene,
+        view: str,
+        line: PassportLine,
+        repeats: Sequence[int],
     ) -> dict[tuple[str, str], float]:
         """Return the mean score of each factor that the line reads."""
         names = {rubric.name for rubric in line.rubrics(self.made.rubrics)}
@@ -525,7 +531,7 @@ class PassportAnswers:
 
     def _difference(
         self,
-        line: Line,
+        line: PassportLine,
         scene: PassportScene,
         treated: tuple[str, Sequence[int]],
         compared: tuple[str, Sequence[int]],
@@ -536,7 +542,7 @@ class PassportAnswers:
         changes = [with_cue[place] - without[place] for place in with_cue.keys() & without]  # fmt: skip
         return sum(changes) / len(changes) if changes else None
 
-    def differences(self, line: Line) -> Floats:
+    def differences(self, line: PassportLine) -> Floats:
         """Return the difference of each scene that has one, averaged over the arms."""
         found = []
         for scene in self.made.scenes:
@@ -546,7 +552,7 @@ class PassportAnswers:
         return np.array(found)
 
     def _arm(
-        self, line: Line, scene: PassportScene, arm: tuple[str, str]
+        self, line: PassportLine, scene: PassportScene, arm: tuple[str, str]
     ) -> float | None:
         treated, compared = arm
         if not line.steady:
@@ -557,7 +563,7 @@ class PassportAnswers:
             return None
         return abs(change) - abs(noise)
 
-    def sham(self, line: Line) -> float | None:
+    def sham(self, line: PassportLine) -> float | None:
         """Return the effect of the sham: of the operation without the cue, or of asking the same question again."""
         compared = line.arms[0][1] if line.arms else ""
         is_repeated = compared in ("clean", "base")
@@ -603,7 +609,7 @@ class PassportAnswers:
         ]
         return flip_effect(sum(pair == {"a", "b"} for pair in both), len(both))
 
-    def curve(self, line: Line) -> list[float | None]:
+    def curve(self, line: PassportLine) -> list[float | None]:
         """Return the mean score of each dose."""
         means: list[float | None] = []
         for view in line.doses:
@@ -615,7 +621,7 @@ class PassportAnswers:
             means.append(1 + float(np.mean(values)) if values else None)
         return means
 
-    def questions(self, line: Line) -> int:
+    def questions(self, line: PassportLine) -> int:
         """Return the number of answered questions behind a line, some of which it shares with others."""
         items = {_item(s, view) for s in self.made.scenes for view in line.views}
         names = {rubric.name for rubric in line.rubrics(self.made.rubrics)}
