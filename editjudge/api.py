@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import inspect
@@ -18,7 +19,8 @@ from collections.abc import (
     Sequence,
     Sized,
 )
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
@@ -44,9 +46,9 @@ from editjudge.errors import (
     near_miss,
 )
 from editjudge.files import default_store
-from editjudge.judgement import JudgementRow
+from editjudge.judgement import Judgement, JudgementRow
 from editjudge.judges.judge import Options
-from editjudge.judges.registry import check_settings, default_rubrics
+from editjudge.judges.registry import check_answers, check_settings, default_rubrics
 from editjudge.manifest import records
 from editjudge.media.source import Pixels, encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
@@ -58,7 +60,14 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.rubrics.sets import member
 from editjudge.running.engine import Ending
-from editjudge.running.job import Job, RunOptions, execute, judge_edit, wait_for
+from editjudge.running.job import (
+    EditJudge,
+    Job,
+    RunOptions,
+    execute,
+    judge_edit,
+    wait_for,
+)
 from editjudge.running.progress import progress_for
 from editjudge.running.summary import Summary
 from editjudge.running.sums import OVERALL
@@ -236,7 +245,42 @@ def judge(
     scores. Raises `InputError` for an invalid rubric, judge, key or option, `WorldError` if the judge refuses the key
     or cannot be reached, and `TypeError` for an unknown argument.
     """
-    edit = Edit(
+    edit = _edit(
+        edited=edited,
+        input=input,
+        instruction=instruction,
+        ground_truth=ground_truth,
+        mask=mask,
+        referring_expression=referring_expression,
+        id=id,
+        edit_type=edit_type,
+        images=images,
+        texts=texts,
+    )
+    judge = judge or default_judge()
+    settings = Options(**options)
+    check_settings([judge], settings)
+    questions = resolve(_names(rubrics) or default_rubrics([judge], settings))
+    judgements = wait_for(judge_edit(edit, questions, judge, settings))
+    return Judgements.of(edit, judgements, questions)
+
+
+def _edit(
+    *,
+    edited: Image,
+    input: Image | None = None,  # noqa: A002
+    instruction: str = "",
+    ground_truth: Image | None = None,
+    mask: Image | None = None,
+    referring_expression: str = "",
+    id: str = "edit",  # noqa: A002
+    edit_type: str | None = None,
+    images: Mapping[str, Image | Sequence[Image]] | None = None,
+    texts: Mapping[str, object] | None = None,
+) -> Edit:
+    """Make an edit of the arguments of `judge`."""
+    named = {name: _images(name, value) for name, value in (images or {}).items()}
+    return Edit(
         id,
         _image("input", input),
         _image("edited", edited),
@@ -246,16 +290,8 @@ def judge(
         referring_expression,
         edit_type=edit_type,
         metadata=dict(texts or {}),
-        images=named_images(
-            {name: _images(name, value) for name, value in (images or {}).items()}
-        ),
+        images=named_images(named),
     )
-    judge = judge or default_judge()
-    settings = Options(**options)
-    check_settings([judge], settings)
-    questions = resolve(_names(rubrics) or default_rubrics([judge], settings))
-    judgements = wait_for(judge_edit(edit, questions, judge, settings))
-    return Judgements.of(edit, judgements, questions)
 
 
 @dataclass(frozen=True)
@@ -863,21 +899,55 @@ def verify(
     settings = Options(**options)
     spec = judge or default_judge()
     check_settings([spec], settings)
-    names = _names(rubrics) or default_rubrics([spec], settings)
-    condition = _pass_condition(pass_if, resolve(names))
+    questions = resolve(_names(rubrics) or default_rubrics([spec], settings))
+    check_answers([spec], questions)
+    condition = _pass_condition(pass_if, questions)
     attempts: list[Attempt] = []
-    for _ in range(1 + retries):
-        if attempts or "edited" not in given:
-            if make is None:
+    with _Opened(spec, settings) as opened:
+        for _ in range(1 + retries):
+            if attempts or "edited" not in given:
+                if make is None:
+                    break
+                given["edited"] = make(attempts[-1] if attempts else None)
+            judged_edit = _edit(**given)
+            judgements = opened.judge(judged_edit, questions)
+            verdict = Judgements.of(judged_edit, judgements, questions)
+            value = value_for_edit(condition, _mean_scores(verdict))
+            passed = None if value is None else bool(value)
+            attempts.append(Attempt(given["edited"], verdict, passed))
+            if passed:
                 break
-            given["edited"] = make(attempts[-1] if attempts else None)
-        verdict = _judge(**given, rubrics=names, judge=spec, **options)
-        value = value_for_edit(condition, _mean_scores(verdict))
-        passed = None if value is None else bool(value)
-        attempts.append(Attempt(given["edited"], verdict, passed))
-        if passed:
-            break
     return Verification(attempts)
+
+
+class _Opened:
+    """A judge that stays open between calls, so that a local model is loaded once.
+
+    It has a thread with an event loop: the caller's thread may have a loop of its own, and `make` may start one.
+    """
+
+    def __init__(self, spec: str, options: Options) -> None:
+        self._open = (spec, options)
+        self._pool = ThreadPoolExecutor(1)
+        self._runner = asyncio.Runner()
+        self._resources = AsyncExitStack()
+        self._judge: EditJudge | None = None
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def judge(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
+        if self._judge is None:
+            self._judge = self._wait(EditJudge.open(*self._open, self._resources))
+        return self._wait(self._judge.judge(edit, rubrics))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._pool.submit(self._runner.run, work).result()
+
+    def __exit__(self, *_: object) -> None:
+        self._wait(self._resources.aclose())
+        self._pool.submit(self._runner.close).result()
+        self._pool.shutdown()
 
 
 def _mean_scores(verdict: Judgements) -> dict[Ref, float]:
@@ -893,10 +963,6 @@ def _mean_scores(verdict: Judgements) -> dict[Ref, float]:
         for factor in answers[0]
         if all(factor in scores for scores in answers)
     }
-
-
-_judge = judge
-"""The function `judge`, for functions with an argument of that name."""
 
 
 def _pass_condition(text: str, rubrics: Sequence[Rubric]) -> Term:

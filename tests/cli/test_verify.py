@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from editjudge.judgement import Judgement
 from editjudge.report.notebook import Judgements
 from editjudge.rubrics.files import dump, load
 from editjudge.rubrics.verdict import Remark
+from editjudge.running.job import EditJudge
 from tests.faults import raises
 from tests.running.made import SPECS, picture, stub
 from tests.stub.server import Behaviour
@@ -149,3 +151,36 @@ def test_what_cannot_be_verified_is_an_error(tmp_path: Path) -> None:
         ej.verify(EDIT, "fidelity", pass_if="alignment > 3", judge=JUDGE)
     with raises(UsageError, "", "retries"):
         ej.verify(EDIT, "fidelity", pass_if="alignment > 3", make=Editor(), retries=-1)
+
+
+def test_the_judge_is_opened_once_for_all_attempts_also_inside_an_event_loop(
+    alignments: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    open_judge = EditJudge.open
+
+    async def counted(*arguments: Any) -> EditJudge:
+        opened.append(arguments)
+        return await open_judge(*arguments)
+
+    monkeypatch.setattr(EditJudge, "open", counted)
+    make = Editor()
+
+    def editor(previous: ej.Attempt | None) -> bytes:
+        """An editor that has an event loop of its own, as a client of a server has."""
+        return asyncio.run(asyncio.to_thread(make, previous))
+
+    def verified() -> ej.Verification:
+        return ej.verify(
+            EDIT, "fidelity", pass_if="alignment > 99", make=editor, judge=JUDGE
+        )
+
+    assert len(verified().attempts) == 3 and len(opened) == 1
+
+    async def notebook() -> ej.Verification:
+        make.told.clear()
+        return ej.verify(
+            EDIT, "fidelity", pass_if="alignment > 99", make=make, judge=JUDGE
+        )
+
+    assert len(asyncio.run(notebook()).attempts) == 3 and len(opened) == 2
