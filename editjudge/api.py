@@ -56,8 +56,7 @@ from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.evaluation import value_for_edit
 from editjudge.rubrics.expression import Ref, Term, parse, reduction
 from editjudge.rubrics.files import resolve
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.model import Layout, Rubric
 from editjudge.rubrics.sets import member
 from editjudge.running.engine import Ending
 from editjudge.running.job import (
@@ -720,7 +719,7 @@ async def arun(
     name: str | None = None,
     repeats: int = 1,
     fuse: bool = False,
-    layout: Layout = "images-first",
+    layout: Layout | None = None,
     models: str | Sequence[str] = (),
     limit: int | None = None,
     primary: str | Sequence[str] = (),

@@ -260,10 +260,9 @@ def rubrics_option(*default: str) -> Callable[[F], F]:
 layout_option = functools.partial(
     click.option,
     "--layout",
-    type=click.Choice(["images-first", "published"]),
-    default="images-first",
-    show_default=True,
-    help="Order of a prompt: images before the rubric, or as published.",
+    type=click.Choice(["images-first", "published", "exact"]),
+    show_default="the rubric's own, else images-first",
+    help="Form of a question: images before the rubric, a prompt's own order, or exactly the published prompt.",
 )
 
 

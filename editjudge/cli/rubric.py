@@ -26,8 +26,8 @@ from editjudge.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from editjudge.rubrics.importing import Hints
-    from editjudge.rubrics.model import Rubric
-    from editjudge.rubrics.prompt import Layout, Question
+    from editjudge.rubrics.model import Layout, Rubric
+    from editjudge.rubrics.prompt import Question
     from editjudge.rubrics.scale import Scale
     from editjudge.rubrics.sets import RubricSet
 
@@ -70,10 +70,21 @@ def list_() -> VerbReply:
 @click.argument("rubric", shell_complete=completion.rubrics)
 @click.option("--prompt", is_flag=True, help="The exact question for an example edit.")
 @layout_option()
-def show(rubric: str, prompt: bool, layout: Layout) -> VerbReply:
+@click.option(
+    "--edit",
+    metavar="MANIFEST#ID",
+    help="With --prompt: the messages about this edit, exactly as they go out.",
+)
+def show(
+    rubric: str, prompt: bool, layout: Layout | None, edit: str | None
+) -> VerbReply:
     """Show a rubric's factors, scales and answer format."""
     from editjudge.rubrics.files import SETS, load_one, load_set
 
+    if edit is not None:
+        if not prompt:
+            raise UsageError("--edit: only with --prompt")
+        return _messages(rubric, edit, layout)
     rubric_set = load_set(rubric)
     if rubric_set is not None and rubric not in SETS:
         if not prompt:
@@ -98,6 +109,19 @@ def show(rubric: str, prompt: bool, layout: Layout) -> VerbReply:
         )
     question = _question(fused, layout)
     return VerbReply(_as_json(question), [_text(question)])
+
+
+def _messages(rubric: str, edit: str, layout: Layout | None) -> VerbReply:
+    """Return the messages about one edit of a manifest."""
+    from editjudge.rubrics.files import resolve
+    from editjudge.running.preview import previews
+
+    rubrics = [each for each in resolve([rubric]) if not each.computed_by]
+    questions = previews(rubrics, edit, layout)
+    lines = [line for question in questions for line in question.lines()]
+    if not questions:
+        lines.append(f"{rubric} asks nothing about this edit")
+    return VerbReply({"questions": [each.as_json() for each in questions]}, lines)
 
 
 def _set_lines(rubric_set: RubricSet) -> Iterator[str]:
@@ -142,7 +166,7 @@ def _contract_lines(rubric: Rubric) -> Iterator[str]:
         yield answer_shape(rubric, None)
 
 
-def _question(rubric: Rubric, layout: Layout) -> Question:
+def _question(rubric: Rubric, layout: Layout | None) -> Question:
     """Return the question about an example edit."""
     from editjudge.edit import TEXT_ROLES, Edit
     from editjudge.rubrics.prompt import ask

@@ -372,7 +372,7 @@ class ChatJudge(Judge):
             except Exception as error:
                 raise JudgingFailed(
                     error,
-                    schema_mode=self._mode(work.rubric),
+                    schema_mode=self._mode(pending.question),
                     exchanges=tuple(pending.exchanges),
                     notes=pending.notes(),
                     cost=pending.cost(),
@@ -397,14 +397,14 @@ class ChatJudge(Judge):
         work = pending.work
         outcome: Verdict | Failure | None = None
         readings: dict[str, object] = {}
-        mode = self._mode(work.rubric)
+        mode = self._mode(pending.question)
         mismatches = 0
         for ask in range(1 + self._reasks + self._more_reasks):
             if ask > self._reasks and not self._is_worth_more(pending):
                 break
             # A model that cannot follow the schema may still follow the question.
             drops_schema = mismatches > 1 or (mismatches and ask >= self._reasks)
-            mode = "prompt only" if drops_schema else self._mode(work.rubric)
+            mode = "prompt only" if drops_schema else self._mode(pending.question)
             try:
                 outcome, received = await self._ask_once(pending, mode, shared)
             except CallFailed as problem:
@@ -426,8 +426,10 @@ class ChatJudge(Judge):
             if isinstance(outcome, Verdict):
                 readings = self._readings(work.rubric, received.reply, outcome)
                 break
-            # Some servers refuse an empty turn, and it carries no information.
-            if text := received.reply.text:
+            # A published question is asked anew as it stands. Some servers refuse an empty turn, and it carries no
+            # information.
+            is_exact = pending.question.layout == "exact"
+            if (text := received.reply.text) and not is_exact:
                 feedback = reask(outcome, pending.question)
                 pending.turns += (RejectedTurn(text[:_MAX_QUOTED], feedback),)
         return work.verdict(
@@ -682,11 +684,11 @@ class ChatJudge(Judge):
         question = question_tokens(self.spec, sizes, _text_bytes(request))
         return question + answer_tokens(work.rubric)
 
-    def _mode(self, rubric: Rubric) -> SchemaMode:
-        """Return how to request a schema for a rubric. No schema is requested if none can describe the reply."""
-        if not rubric.answer.has_schema:
-            return "prompt only"
-        return self._schema_mode
+    def _mode(self, question: Question) -> SchemaMode:
+        """Return how to request a schema for a question. No schema is requested if none can describe the reply, or if
+        the question is a published one that is asked without one.
+        """
+        return self._schema_mode if question.sends_schema else "prompt only"
 
     def _unanswered(
         self, pending: _PendingTask, problem: CallFailed, mode: SchemaMode

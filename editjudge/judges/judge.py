@@ -16,8 +16,8 @@ from editjudge.judgement import DONE, Exchange, Judgement, Status, Task
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
 from editjudge.redaction import redacted_settings
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import Layout, Question, ask
+from editjudge.rubrics.model import Layout, Rubric
+from editjudge.rubrics.prompt import Question, ask, layout_of
 from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 T = TypeVar("T")
@@ -67,7 +67,8 @@ class Work(NamedTuple):
     """How each image was prepared for this judge, keyed by role."""
     sizes: Mapping[str, tuple[int, int]] = {}
     """Width and height of each image, keyed by role."""
-    layout: Layout = "images-first"
+    layout: Layout | None = None
+    """Layout of the question; by default the rubric's own."""
     problem: QuestionProblem | None = None
     """Reason why no judge can be asked, if it is known in advance."""
 
@@ -82,6 +83,11 @@ class Work(NamedTuple):
     def name(self) -> str:
         """Name of the task in logs."""
         return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the question is a published one and nothing else."""
+        return layout_of(self.rubric, self.layout) == "exact"
 
     def question(self) -> Question:
         """Return this task's question."""
@@ -169,6 +175,9 @@ class Work(NamedTuple):
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
         answered = bool(outcome.scores or outcome.choices)
+        notes = outcome.notes
+        if self.rubric.answer.id_key and self.is_exact:
+            notes = (*notes, _ID_UNCHECKED)
         silent = {
             key: f'the judge answered "{answer}"'
             for key, answer in outcome.abstained.items()
@@ -181,9 +190,15 @@ class Work(NamedTuple):
             choices=outcome.choices or None,
             justifications=outcome.justifications if answered else None,
             violations=outcome.violations,
-            notes=outcome.notes,
+            notes=notes,
             **fields,
         )
+
+
+_ID_UNCHECKED = Remark(
+    "id_unchecked",
+    "the published question has no identifier, so the one in the answer was not checked",
+)
 
 
 class JudgingFailed(Exception):

@@ -69,9 +69,10 @@ class Replay(Judge):
             reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
         exchanges: list[Exchange] = []
+        identifier = None if work.is_exact else work.edit.id
         for reply in replies:
             outcome = check(
-                work.rubric, reply, identifier=work.edit.id, strict=self._strict
+                work.rubric, reply, identifier=identifier, strict=self._strict
             )
             reasons = outcome.reasons if isinstance(outcome, Failure) else ()
             exchanges.append(Exchange(reply, outcome.status, reasons=reasons))

@@ -259,7 +259,7 @@ class EditView:
     """Thumbnails and questions for the edits of a run."""
 
     def __init__(self, run: RunRecord, store: Store) -> None:
-        self._layout = run.spec.get("layout", "images-first")
+        self._layout = run.spec.get("layout")
         self._rubrics = store.rubrics()
         self._run = run
         manifest = Path(str(run.spec.get("manifest", ".")))

@@ -176,6 +176,8 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
     yield "pictures sent", listed(about("preparation of "))
     names = [name for name in ("layout", "repeats", "fuse") if name in provenance]
     yield "settings", listed({name: provenance[name] for name in names})
+    if caution := provenance.get("caution"):
+        yield "caution", caution
     yield "options", listed(about("option "))
     yield "editjudge", run.version
 

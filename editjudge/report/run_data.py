@@ -15,6 +15,8 @@ from editjudge.judgement import JudgementRow, instruction_warning
 from editjudge.matching import Match, MatchBy, RunEdits, match
 from editjudge.report.contradictions import Contradictions, contradictions_of
 from editjudge.report.tables import counted
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import EXACT_NOTICE, is_any_exact
 from editjudge.rubrics.sets import Formula
 from editjudge.running.sums import OVERALL, RubricFactor, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations, stacked
@@ -261,7 +263,8 @@ def load(
     """
     run = store.find_run(name_or_id)
     factors = RunFactors.of(store, run)
-    scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
+    rubrics = store.questions_of(run).rubrics
+    scorer = scorer_of(run.spec, rubrics)
     reading = _Reading(store, run, by, scorer)
     scores = reading.scores(_rows(store, run, of), factors.rubrics)
     if of == "expected":  # a mean is any number between the ends of its scale
@@ -285,7 +288,7 @@ def load(
         factors.legal | ends,
         factors.rubrics,
         reading.statuses,
-        _provenance(run, reading.seen) | _versions(store, run),
+        _provenance(run, reading.seen, rubrics.values()) | _versions(store, run),
         frozenset(reading.keys),
         contradictions_of(store, run) if evidence else Contradictions(),
         factors.falling | falling,
@@ -417,10 +420,16 @@ def _told_apart(scores: Scores) -> Scores:
     return replace(scores, judge=judge, slices={**scores.slices, SPEC: scores.judge})
 
 
-def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
+def _provenance(
+    run: RunRecord, seen: Mapping[str, set[str]], rubrics: Iterable[Rubric]
+) -> dict[str, str]:
     spec = run.spec
     names = [name for name in ("layout", "fuse", "repeats") if name in spec]
     settings: dict[str, str] = {name: str(spec[name]) for name in names}
+    if spec.get("layout", "") is None:
+        settings["layout"] = "each rubric's own"
+    if is_any_exact(rubrics, spec.get("layout")):
+        settings["caution"] = EXACT_NOTICE
     settings["judges"] = ", ".join(spec.get("judges", ()))
     settings["version"] = run.version
     for name, value in _flat(spec.get("options", {})):

@@ -39,6 +39,7 @@ from editjudge.media.source import ImageBounds
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.requests import Refused, UploadFolder
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import layout_of_run
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.asker import LOOK, Asker, Lookup, Window, unexpected
 from editjudge.running.pace import Circuit, Pace, Retry
@@ -509,7 +510,7 @@ class JudgingQueue:
             "judges": [spec],
             "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
             "repeats": 1,
-            "layout": QuestionSettings(()).layout,
+            "layout": layout_of_run(rubrics),
             "options": self.terms.options.frozen(),
         }
         if self._uploads:

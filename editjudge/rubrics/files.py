@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from editjudge.canonical import Json
 from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
-from editjudge.rubrics.model import ASKING, Rubric, plain_content
+from editjudge.rubrics.model import ASKING, Layout, Rubric, plain_content
 from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.sets import RubricSet, ScoreError, asking, fuse
 from editjudge.rubrics.strict_yaml import (
@@ -201,6 +201,8 @@ class _SetFile(FileContent):
     rubrics: tuple[object, ...]
     score: Mapping[str, Any] | None = None
     description: str | None = None
+    layout: Layout | None = None
+    """Layout of the rubrics that do not name their own."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.rubrics:
@@ -223,7 +225,8 @@ def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSe
     rubrics = []
     for number, entry in enumerate(content.rubrics):
         inside = lines_below(lines, "rubrics", number)
-        rubrics.append(_set_member(entry, inside, source, folder))
+        rubric = _set_member(entry, inside, source, folder)
+        rubrics.append(_with_layout(rubric, content.layout, inside, source))
     description = content.description or ""
     try:
         return RubricSet(content.name, tuple(rubrics), content.score or {}, description)
@@ -231,6 +234,21 @@ def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSe
         name = error.name if isinstance(error, ScoreError) else ""
         line = lines.get(("score", name), 1)
         raise RubricError(f"{source}:{line}: {error}", code=error.code) from None
+
+
+def _with_layout(
+    rubric: Rubric, layout: Layout | None, lines: Lines, source: str
+) -> Rubric:
+    """Return a rubric of a set in the layout of the set, unless it has its own."""
+    if layout is None or rubric.layout:
+        return rubric
+    try:
+        return dataclasses.replace(rubric, layout=layout)
+    except FieldError as error:
+        raise RubricError(
+            f"{source}:{lines.get((), 1)}: {error}, or name another `layout` in the rubric",
+            code=error.code,
+        ) from None
 
 
 def _set_member(
@@ -246,7 +264,7 @@ def _set_member(
         return _rubric(entry, lines, source)
     changes = dict(entry)
     name = changes.pop("use")
-    legal = ("name", "system", *ASKING)
+    legal = ("name", "system", "layout", *ASKING)
     for key in changes:
         if key not in legal:
             line = lines.get((key,), 1)

@@ -39,7 +39,22 @@ from typing import Any, Literal, assert_never
 from editjudge.canonical import Json, json_hash
 from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.expression import parse_when
-from editjudge.rubrics.scale import ADDED, FileContent, Number, Scale, refuse
+from editjudge.rubrics.scale import (
+    ADDED,
+    FieldError,
+    FileContent,
+    Number,
+    Scale,
+    refuse,
+)
+
+Layout = Literal["images-first", "published", "exact"]
+"""Form of a question. `images-first` lets rubrics and repeats of an edit share the long image prefix; `published`
+keeps the order in which prompts are usually written; `exact` is a published prompt and nothing else.
+"""
+
+LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
+"""The layouts that every rubric has, in which our own words separate the inputs from the question."""
 
 _ASKING = {"absent_at_default": True, "not_hashed": True}
 """Metadata of a field that selects edits or sets the number of questions. Such a field changes neither a question nor
@@ -138,6 +153,8 @@ class AnswerFormat(FileContent):
     """Headings of the reasoning before the JSON, in order; the last one is above the JSON itself."""
     keys: tuple[str, ...] = field(default=(), metadata=ADDED)
     """Keys or labels of an answer in the order of the prompt; empty for the default order."""
+    sends_schema: bool = field(default=False, metadata=ADDED)
+    """Whether a JSON schema is requested in the layout `exact`, because the published program sends one."""
 
     def __post_init__(self) -> None:
         form = self.form
@@ -308,6 +325,8 @@ class Rubric(FileContent):
     """
     system: str = field(default="", metadata=ADDED)
     """System message before the question."""
+    layout: Layout | None = field(default=None, metadata=ADDED)
+    """Layout of the question, unless a run sets one."""
     reason: Literal["before", "after"] = field(default="before", metadata=ADDED)
     """Whether the reason is asked for before or after the score. Models write in this order."""
     when: str = field(default="", metadata=_ASKING)
@@ -374,6 +393,9 @@ class Rubric(FileContent):
         self._check_form(names)
         self._check_keys(names)
         self._check_parts()
+        if self.layout == "exact" and (fault := self.fault_of_exact):
+            code, message = fault
+            raise FieldError(message, "layout", code=code)
         if self.consistency:
             self._check_consistency(self.consistency, scales)
 
@@ -519,6 +541,29 @@ class Rubric(FileContent):
                     "template",
                 ),
             )
+
+    @functools.cached_property
+    def fault_of_exact(self) -> tuple[str, str] | None:
+        """Code and message of the reason why there is no question in the layout `exact`; None if there is one."""
+        template = self.template
+        if template is None:
+            return (
+                "no_template",
+                f"{self.name} has no published text: the layout exact needs `template`",
+            )
+        if template.adds_answer_format:
+            return (
+                "adds_answer_format",
+                f"{self.name}: the layout exact appends no answer format; remove adds_answer_format",
+            )
+        roles = {slot.role for slot in template.slots}
+        if lost := [text for text in self.texts if text not in {*roles, EARLIER}]:
+            return (
+                "text_without_slot",
+                f"{self.name}: the layout exact shows a text only at a slot, and {', '.join(lost)} has none; it has "
+                f"slots for {', '.join(sorted(roles)) or 'nothing'}",
+            )
+        return None
 
     def _check_asking(self) -> None:
         if self.when:

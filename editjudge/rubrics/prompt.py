@@ -13,21 +13,23 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import assert_never
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
+from editjudge.errors import RubricError
 from editjudge.rubrics.answer import answer_shape, plain_words
-from editjudge.rubrics.model import EARLIER, Factor, Rubric, Slot, Template
+from editjudge.rubrics.model import (
+    EARLIER,
+    LAYOUTS,
+    Factor,
+    Layout,
+    Rubric,
+    Slot,
+    Template,
+)
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure
-
-Layout = Literal["images-first", "published"]
-"""Order of the parts. `images-first` lets rubrics and repeats of an edit share the long image prefix; `published`
-keeps the order in which prompts are usually written.
-"""
-
-LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 
 RENDERING = 1
 """Version of the wording, which is part of every task's key. It is incremented if the questions of all rubrics
@@ -87,8 +89,16 @@ class Question:
     rubric: Rubric
     parts: tuple[Part, ...]
     identifier: str | None
-    """Identifier that the answer must repeat; None if the rubric has no key for it."""
+    """Identifier that the answer must repeat; None if the rubric has no key for it, or in the layout `exact`."""
     layout: Layout
+
+    @property
+    def sends_schema(self) -> bool:
+        """Whether a JSON schema may accompany the question."""
+        answer = self.rubric.answer
+        if self.layout == "exact" and not answer.sends_schema:
+            return False
+        return answer.has_schema
 
     @property
     def system(self) -> str:
@@ -112,20 +122,53 @@ def rewordings(rubric: Rubric) -> int:
     return 1 if says_booleans and not rubric.template else 0
 
 
-def layout_of(rubric: Rubric, layout: Layout) -> Layout:
-    """Return the layout of a rubric's questions. If its prompt has image parts, the images keep their positions."""
+def layout_of(rubric: Rubric, layout: Layout | None) -> Layout:
+    """Return the layout of a rubric's questions: the given layout, or by default the rubric's own. If its prompt has
+    image parts, the images keep their positions in every layout.
+
+    Raise `RubricError` if the layout is `exact` and the rubric has no such question.
+    """
+    layout = layout or rubric.layout or "images-first"
+    if layout == "exact":
+        if fault := rubric.fault_of_exact:
+            raise RubricError(fault[1], code=fault[0])
+        return layout
     slots = rubric.template.slots if rubric.template else ()
     return "published" if any(slot.is_image_part for slot in slots) else layout
+
+
+def layout_of_run(
+    rubrics: Iterable[Rubric], layout: Layout | None = None
+) -> Layout | None:
+    """Return the layout to record for a run: the given layout, or the one that all rubrics have. Return None if each
+    rubric has its own.
+    """
+    layouts = {layout or rubric.layout or LAYOUTS[0] for rubric in rubrics}
+    return layouts.pop() if len(layouts) == 1 else None
+
+
+def is_any_exact(rubrics: Iterable[Rubric], layout: Layout | None) -> bool:
+    """Whether a question of these rubrics has the layout `exact`."""
+    return any((layout or rubric.layout) == "exact" for rubric in rubrics)
+
+
+EXACT_NOTICE = (
+    "layout exact: the question is the published one and nothing else, so nothing marks the instruction as quoted "
+    "material. An instruction that poses as part of the question may change its scores; --layout images-first marks it"
+)
 
 
 def ask(
     rubric: Rubric,
     edit: Edit,
     digests: Mapping[str, str],
-    layout: Layout = "images-first",
+    layout: Layout | None = None,
 ) -> Question:
     """Return the question about one edit. `digests` maps the roles of its images to their digests."""
     layout = layout_of(rubric, layout)
+    if layout == "exact" and rubric.template:
+        exact = tuple(_exact_prompt(rubric, rubric.template, edit))
+        return Question(rubric, exact, None, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
         parts = _merged(
@@ -362,6 +405,18 @@ def _published_prompt(
         yield TextPart(_answer_format(rubric, name))
 
 
+def _exact_prompt(rubric: Rubric, template: Template, edit: Edit) -> Iterator[Part]:
+    """Yield a published prompt and nothing else. Images without a place in the text come before it."""
+    inline = _inline(template, rubric.images)
+    inline |= {slot.role for slot in template.slots if slot.is_image_part}
+    for role in rubric.images:
+        if role not in inline:
+            yield from _image_parts(edit, role, labels=False)
+    for part in _merged(_filled(template, rubric, edit, inline, exact=True), ""):
+        if isinstance(part, ImagePart) or part.text:
+            yield part
+
+
 def _image_parts(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
     for label, image in _labelled(edit, role):
         if labels:
@@ -391,10 +446,15 @@ def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
 
 
 def _filled(
-    template: Template, rubric: Rubric, edit: Edit, inline: set[str]
+    template: Template,
+    rubric: Rubric,
+    edit: Edit,
+    inline: set[str],
+    *,
+    exact: bool = False,
 ) -> Iterator[Part]:
     """Yield the parts of a prompt with its slots filled. A single pass fills them all, so marks inside an input are not
-    filled.
+    filled. If `exact`, there are no labels before images and no quotation marks around texts.
 
     An image, or a text below a heading, is shown only once: further marks for it stay unchanged. Image parts are an
     exception: each of them is shown.
@@ -408,19 +468,21 @@ def _filled(
             if piece.keep or not shows_image:
                 yield TextPart(piece.mark)
             if shows_image:
-                yield from _image_parts(edit, piece.role, labels=not piece.keep)
+                labels = not piece.keep and not exact
+                yield from _image_parts(edit, piece.role, labels=labels)
             done.add(piece.role)
         elif piece.role not in rubric.texts or (piece.keep and piece.role in done):
             yield TextPart(piece.mark)
         else:
             done.add(piece.role)
             text = edit.text(piece.role)
+            shown = text if exact else _quoted(piece.role, text)
             if piece.keep:
-                yield TextPart(f"{piece.mark}\n{_quoted(piece.role, text)}")
+                yield TextPart(f"{piece.mark}\n{shown}")
             elif piece.mark.startswith(("{", "${")):
                 yield TextPart(text)
             else:
-                yield TextPart(_quoted(piece.role, text))
+                yield TextPart(shown)
 
 
 def pieces(template: Template) -> Iterator[str | Slot]:

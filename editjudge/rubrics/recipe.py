@@ -47,7 +47,7 @@ from typing import Any, Literal
 from editjudge.canonical import Json
 from editjudge.errors import RubricError, did_you_mean
 from editjudge.files import LeavesFolder, resolve_inside
-from editjudge.rubrics.model import image_part_mark, text_part_mark
+from editjudge.rubrics.model import Layout, image_part_mark, text_part_mark
 from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.strict_yaml import (
     Lines,
@@ -119,8 +119,9 @@ class RecipeRubric:
     name: str
     prompt: tuple[str | PromptPart, ...]
     join: str | None = None
-    """Text between the parts of the prompt and of the system message, as in the repository's code. By default, the
-    parts of the prompt are joined directly, and those of the system message with an empty line.
+    """Text between the texts of the prompt and of the system message, as in the repository's code; there is none beside
+    an image. By default, the texts of the prompt are joined directly, and those of the system message with an empty
+    line.
     """
     slots: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """Inputs by mark. Each mark must occur in the text."""
@@ -145,6 +146,7 @@ class Recipe(FileContent):
     texts: Mapping[str, TextSource]
     rubrics: tuple[Mapping[str, object], ...]
     score: Mapping[str, object] = field(default_factory=dict)
+    layout: Layout = "exact"
     commit: str = ""
     description: str = ""
     notes: tuple[str, ...] = ()
@@ -224,6 +226,7 @@ def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, object]:
         rubrics.append(_built(rubric, texts, recipe))
     about = f"{recipe.title}, imported from {recipe.repository}"
     document: dict[str, object] = {"name": recipe.name, "description": about}
+    document["layout"] = recipe.layout
     document["rubrics"] = rubrics
     if recipe.score:
         document["score"] = dict(recipe.score)
@@ -270,20 +273,25 @@ def _assembled(
     rubric: RecipeRubric, texts: Mapping[str, str]
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the prompt as one text, with the slots of its inputs."""
-    parts = []
+    text = ""
     slots = []
+    after_image = True
     for part in rubric.prompt:
+        is_image = not isinstance(part, str) and bool(part.picture)
+        # The repository joins texts; an image is sent apart from them.
+        text += "" if is_image or after_image else rubric.join or ""
+        after_image = is_image
         if isinstance(part, str):
-            parts.append(texts[part])
+            text += texts[part]
         elif part.text:
-            parts.append(part.text)
+            text += part.text
         else:
             role = part.picture or part.input
             # The mark has no braces, since str.format would read it as a field.
             mark = image_part_mark(role) if part.picture else text_part_mark(role)
             slots.append({"mark": mark, "role": role})
-            parts.append(mark)
-    return (rubric.join or "").join(parts), slots
+            text += mark
+    return text, slots
 
 
 def _with_slots(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from editjudge import manifest, plugins
 from editjudge.canonical import json_hash
-from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
+from editjudge.edit import Edit
 from editjudge.errors import (
     ImageError,
     InputError,
@@ -48,8 +48,8 @@ from editjudge.media.source import fetch, name_of
 from editjudge.orders import ORDERS
 from editjudge.redaction import hidden_names
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
-from editjudge.rubrics.model import EACH, EARLIER, Rubric
-from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.model import Layout, Rubric
+from editjudge.rubrics.prompt import EXACT_NOTICE, layout_of_run
 from editjudge.rubrics.sets import RubricSet, asking
 from editjudge.running.asker import Asker
 from editjudge.running.engine import Ending, Engine, RunControl
@@ -59,6 +59,7 @@ from editjudge.running.plan import (
     QuestionSettings,
     add_outline,
     look_at,
+    named_inputs,
     nothing_to_ask,
     placed,
     works,
@@ -96,7 +97,8 @@ class Job:
     rubrics: tuple[str, ...]
     judges: tuple[str, ...]
     repeats: int = 1
-    layout: Layout = "images-first"
+    layout: Layout | None = None
+    """Layout of the questions; by default each rubric's own."""
     fuse: bool = False
     order: Order = "both"
     """Orders in which pairs are shown: both, or only the order of the manifest."""
@@ -230,17 +232,7 @@ class Job:
 
     def named_inputs(self) -> NamedInputs:
         """Return the extra manifest columns that the rubrics use."""
-        rubrics = self.load_rubrics()
-        images = {column_of(name) for rubric in rubrics for name in rubric.images}
-        images -= {*IMAGE_ROLES}
-        texts = {name for rubric in rubrics for name in rubric.texts if "." not in name}
-        texts -= {*TEXT_ROLES, EACH, EARLIER}
-        if both := sorted(images & texts):
-            raise UsageError(
-                f'"{both[0]}" is an image to one rubric and a text to another',
-                code="image_and_text",
-            )
-        return NamedInputs(frozenset(images), frozenset(texts), self.columns)
+        return named_inputs(self.load_rubrics(), self.columns)
 
     @property
     def _folder(self) -> Path:
@@ -391,7 +383,7 @@ class Job:
             "asked_for": list(self.rubrics),
             "judges": list(self.judges),
             "repeats": self.repeats,
-            "layout": self.layout,
+            "layout": layout_of_run(rubrics, self.layout),
             "fuse": self.fuse,
             "limit": self.limit,
             "allow_outside": self.allow_outside,
@@ -660,6 +652,8 @@ async def execute(
         for judge in judges:
             for warning in judge.warnings:
                 options.say(warning)
+        if run.settings.is_exact:
+            options.say(EXACT_NOTICE)
         engine = _engine(run, budget, options)
         engine.tally.expected = expected
         options.control(engine.control)

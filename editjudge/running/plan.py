@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from editjudge import manifest
 from editjudge.canonical import json_hash, text_hash
-from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit, ImageSource
+from editjudge.edit import (
+    IMAGE_ROLES,
+    OUTPUT_ROLES,
+    TEXT_ROLES,
+    Edit,
+    ImageSource,
+    column_of,
+)
 from editjudge.errors import ImageError, ManifestError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, QuestionProblem, Work
@@ -28,8 +35,8 @@ from editjudge.media.source import is_url, name_of
 from editjudge.orders import ORDERS, read_choice
 from editjudge.redaction import redacted_metadata, redacted_text
 from editjudge.rubrics.evaluation import applies
-from editjudge.rubrics.model import EACH, EARLIER, Factor, Rubric
-from editjudge.rubrics.prompt import RENDERING, Layout, layout_of, rewordings
+from editjudge.rubrics.model import EACH, EARLIER, Factor, Layout, Rubric
+from editjudge.rubrics.prompt import RENDERING, is_any_exact, layout_of, rewordings
 from editjudge.rubrics.sets import stages
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.asker import unexpected
@@ -83,14 +90,21 @@ class QuestionSettings:
 
     rubrics: Sequence[Rubric]
     repeats: int = 1
-    layout: Layout = "images-first"
+    layout: Layout | None = None
+    """Layout of the questions; by default each rubric's own."""
     orders: tuple[str, ...] = ORDERS
     """Orders in which the outputs of a pair are shown."""
 
     def __post_init__(self) -> None:
         for rubric in self.rubrics:
+            layout_of(rubric, self.layout)  # raises if the rubric does not have it
             for factor in rubric.factors if rubric.pairwise else ():
                 _check_choices(rubric.name, factor)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a question has the layout `exact`."""
+        return is_any_exact(self.rubrics, self.layout)
 
     @property
     def questions(self) -> int:
@@ -136,10 +150,27 @@ def nothing_to_ask(about: str) -> ManifestError:
     )
 
 
+def named_inputs(
+    rubrics: Iterable[Rubric], columns: manifest.Columns = ()
+) -> manifest.NamedInputs:
+    """Return the extra manifest columns that rubrics use."""
+    rubrics = list(rubrics)
+    images = {column_of(name) for rubric in rubrics for name in rubric.images}
+    images -= {*IMAGE_ROLES}
+    texts = {name for rubric in rubrics for name in rubric.texts if "." not in name}
+    texts -= {*TEXT_ROLES, EACH, EARLIER}
+    if both := sorted(images & texts):
+        raise UsageError(
+            f'"{both[0]}" is an image to one rubric and a text to another',
+            code="image_and_text",
+        )
+    return manifest.NamedInputs(frozenset(images), frozenset(texts), columns)
+
+
 # --- questions about one edit ---------------------------------------------------------------------------------
 
 
-class _EditVariant(NamedTuple):
+class EditVariant(NamedTuple):
     """An edit as it is shown in one question: with its outputs in one order, or with one element of its list."""
 
     name: str
@@ -147,33 +178,33 @@ class _EditVariant(NamedTuple):
     problem: QuestionProblem | None = None
 
 
-def _variants(
+def variants(
     rubric: Rubric, edit: Edit, settings: QuestionSettings
-) -> list[_EditVariant]:
+) -> list[EditVariant]:
     """Return the variants of an edit that a rubric asks about. The list is empty if the rubric, or the one that its
     `after` names, does not apply to the edit.
     """
     if rubric.when and not applies(rubric.when, edit):
         return []
-    if rubric.after and not _variants(settings.named(rubric.after), edit, settings):
+    if rubric.after and not variants(settings.named(rubric.after), edit, settings):
         return []
     if rubric.pairwise:
         swapped = edit.with_outputs_swapped()
         return [
-            _EditVariant(order, swapped if order == "ba" else edit)
+            EditVariant(order, swapped if order == "ba" else edit)
             for order in settings.orders
         ]
     if not rubric.for_each:
-        return [_EditVariant("", edit)]
+        return [EditVariant("", edit)]
     elements = edit.listed(rubric.for_each)
     if elements is None or len(elements) > MAX_ELEMENTS:
         fault = "has no such list"
         if elements is not None:
             fault = f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
         message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {fault}'
-        return [_EditVariant("", edit, _problem("missing_input", message))]
+        return [EditVariant("", edit, _problem("missing_input", message))]
     return [
-        _EditVariant(str(number), _with_metadata(edit, EACH, element))
+        EditVariant(str(number), _with_metadata(edit, EACH, element))
         for number, element in enumerate(elements)
     ]
 
@@ -208,7 +239,7 @@ def placed(
         tasks: dict[tuple[str, int, str], int] = {}
         for stage, rubrics in enumerate(settings.stages):
             for rubric in rubrics:
-                for variant in _variants(rubric, edit, settings):
+                for variant in variants(rubric, edit, settings):
                     for repeat in range(settings.repeats * rubric.samples):
                         tasks[rubric.name, repeat, variant.name] = following[stage]
                         following[stage] += 1
@@ -248,8 +279,7 @@ class EditQuestions:
         self._look = look
         self._answers = answers
         self._variants = {
-            rubric.name: _variants(rubric, edit, settings)
-            for rubric in settings.rubrics
+            rubric.name: variants(rubric, edit, settings) for rubric in settings.rubrics
         }
         self._images: dict[tuple[tuple[str, ...], int, str], _QuestionImages] = {}
         """Images, keyed by roles, the number of roles that the rubric shows, and the variant (if it changes them)."""
@@ -279,7 +309,7 @@ class EditQuestions:
                     works += self._plan_variant(informed, rubric, images, [repeat])
         return works
 
-    def _images_of(self, variant: _EditVariant, rubric: Rubric) -> _QuestionImages:
+    def _images_of(self, variant: EditVariant, rubric: Rubric) -> _QuestionImages:
         edit = variant.edit
         roles = rubric.images
         needed = len(roles)
@@ -303,7 +333,7 @@ class EditQuestions:
 
     def _plan_variant(
         self,
-        variant: _EditVariant,
+        variant: EditVariant,
         rubric: Rubric,
         images: _QuestionImages,
         repeats: Iterable[int],
@@ -349,8 +379,8 @@ class EditQuestions:
         return works
 
     def _with_earlier_answers(
-        self, rubric: Rubric, variant: _EditVariant, repeat: int
-    ) -> _EditVariant | None:
+        self, rubric: Rubric, variant: EditVariant, repeat: int
+    ) -> EditVariant | None:
         """Return the variant with the answers to the earlier question added. Return None if they are not available yet.
 
         A question uses the answer from the same repeat of the run. If its rubric has more samples than the earlier one,
@@ -388,7 +418,7 @@ class EditQuestions:
 
 def key_of_question(
     rubric: Rubric,
-    layout: Layout,
+    layout: Layout | None,
     texts: Mapping[str, str],
     images: Mapping[str, tuple[str | None, str | None]],
 ) -> dict[str, object]:

@@ -40,8 +40,7 @@ from editjudge.judgement import Field as Column
 from editjudge.matching import Content
 from editjudge.orders import read_choice
 from editjudge.redaction import redacted_address, redacted_metadata, redacted_settings
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import LAYOUTS, Layout
+from editjudge.rubrics.model import Layout, Rubric
 from editjudge.rubrics.scale import Scale
 from editjudge.store.database import chunks
 from editjudge.store.judgements import Values, factor_fields
@@ -292,7 +291,7 @@ class _Spec(_StrictModel):
     options: Document = {}
     rubrics: dict[Text, Text] = {}
     manifest: Text = ""
-    layout: Layout = LAYOUTS[0]
+    layout: Layout | None = None
     statuses: dict[Text, Count] = {}
 
 

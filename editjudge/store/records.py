@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import TypeAdapter
 
-from editjudge.rubrics.model import Factor, Rubric
-from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.model import Factor, Layout, Rubric
 from editjudge.rubrics.sets import SetSpec
 
 State = Literal["running", "finished", "interrupted", "budget"]
@@ -34,7 +33,8 @@ class RunSpec(TypedDict, total=False):
     """Rubrics and sets that the command named."""
     judges: list[str]
     repeats: int
-    layout: Layout
+    layout: Layout | None
+    """None if each rubric has its own."""
     fuse: bool
     limit: int | None
     allow_outside: bool

@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.rubrics.model import EACH, EARLIER, Anchor, Factor, Rubric
-from editjudge.rubrics.prompt import LAYOUTS, ask
+from editjudge.rubrics.prompt import ask
 from editjudge.store.records import Item, RunRecord
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -197,8 +197,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
         for role, image in item.images.items()
         if image.get("digest")
     }
-    layout = run.spec.get("layout", LAYOUTS[0])
-    return str(ask(rubric, edit, cast(dict[str, str], digests), layout))
+    return str(ask(rubric, edit, cast(dict[str, str], digests), run.spec.get("layout")))
 
 
 FILTERS: dict[str, Callable[..., object]] = {

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from editjudge import cli
 from editjudge.cli.rubric import MAX_PROMPT
 from editjudge.rubrics import files
-from editjudge.rubrics.prompt import LAYOUTS
+from editjudge.rubrics.model import LAYOUTS
 from tests.faults import shows
 
 from .stores import Call, call

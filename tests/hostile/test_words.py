@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from editjudge.edit import Edit
 from editjudge.rubrics.files import names, resolve
-from editjudge.rubrics.prompt import LAYOUTS, ask
+from editjudge.rubrics.model import LAYOUTS
+from editjudge.rubrics.prompt import ask
 from tests.running.made import editjudge, picture, write_manifest, write_old
 from tests.web.served import serving
 

@@ -29,8 +29,8 @@ from editjudge.rubrics.importing import (
     word_limits_in,
 )
 from editjudge.rubrics.lint import lint
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import LAYOUTS, ImagePart, TextPart, ask
+from editjudge.rubrics.model import LAYOUTS, Rubric
+from editjudge.rubrics.prompt import ImagePart, TextPart, ask
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure, Verdict
 from tests.faults import raises

@@ -328,6 +328,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "members": without(members=()),
         "computed_by": without(computed_by="metrics"),
         "system": without(system="You judge pictures."),
+        "layout": without(layout="published"),
         "reason": without(
             reason="after", template=None, consistency=None, answer=AnswerFormat()
         ),
@@ -391,6 +392,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "reason": answer_with(reason="why"),
         "sections": answer_with(sections=("JSON",)),
         "keys": answer_with(keys=("score", "justification")),
+        "sends_schema": answer_with(sends_schema=True),
     },
     Consistency: {
         "section": consistency_with(section="JSON"),

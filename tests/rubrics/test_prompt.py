@@ -19,17 +19,17 @@ from editjudge.rubrics import files, prompt
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import Hints, import_prompt
 from editjudge.rubrics.model import (
+    LAYOUTS,
     Anchor,
     AnswerFormat,
     Factor,
+    Layout,
     Rubric,
     Slot,
     Template,
 )
 from editjudge.rubrics.prompt import (
-    LAYOUTS,
     ImagePart,
-    Layout,
     Part,
     Question,
     TextPart,

@@ -15,8 +15,8 @@ from editjudge.errors import RubricError
 from editjudge.rubrics import recipe
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import parse_any
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import LAYOUTS, ImagePart, Layout, TextPart, ask
+from editjudge.rubrics.model import LAYOUTS, Layout, Rubric
+from editjudge.rubrics.prompt import ImagePart, TextPart, ask
 from editjudge.rubrics.recipe import (
     import_checkout,
     load_recipe,
@@ -115,9 +115,9 @@ def test_a_checkout_becomes_a_set_that_keeps_its_words(
     assert isinstance(imported, RubricSet)
     deed, looks = imported.rubrics
     assert deed.template
-    parts = ["Asked for: ", "<input: instruction>", "<picture: edited>"]
+    parts = ["Asked for: ", "<input: instruction>"]
     rules = 'Before: <picture: input> Say {"score": [a, b], "why": ""}'
-    assert deed.template.text == "\n".join([rules, *parts])
+    assert deed.template.text == "\n".join([rules, *parts]) + "<picture: edited>"
     assert deed.system == "You look closely."
     assert {slot.mark: slot.role for slot in deed.template.slots} == {
         "<picture: input>": "input",

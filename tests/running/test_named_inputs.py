@@ -16,7 +16,8 @@ from editjudge.edit import MAX_IMAGES, Edit
 from editjudge.errors import ManifestError, RubricError, UsageError
 from editjudge.manifest import NamedInputs
 from editjudge.rubrics.files import parse
-from editjudge.rubrics.prompt import LAYOUTS, ask
+from editjudge.rubrics.model import LAYOUTS
+from editjudge.rubrics.prompt import ask
 from editjudge.running.job import Job
 from tests.faults import raises
 

@@ -25,8 +25,15 @@ from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.media.header import ImageInfo
 from editjudge.rubrics import files
 from editjudge.rubrics.files import load
-from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Slot, Template
-from editjudge.rubrics.prompt import LAYOUTS, RENDERING, Question, TextPart, ask, reask
+from editjudge.rubrics.model import (
+    LAYOUTS,
+    AnswerFormat,
+    Factor,
+    Rubric,
+    Slot,
+    Template,
+)
+from editjudge.rubrics.prompt import RENDERING, Question, TextPart, ask, reask
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure, Remark
 from editjudge.running import plan

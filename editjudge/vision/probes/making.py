@@ -15,8 +15,7 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.judges.judge import Options
 from editjudge.media.image import digest
 from editjudge.rubrics.files import load, resolve
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.model import Layout, Rubric
 from editjudge.running.job import Job
 from editjudge.store.records import PENDING
 from editjudge.store.store import Store
@@ -425,7 +424,7 @@ def jobs(
     judge: str,
     rubrics: Sequence[str],
     options: Options,
-    layout: Layout,
+    layout: Layout | None,
     source: str,
 ) -> list[ProbeJob]:
     """Return a run for each manifest that has probes for one of these rubrics."""
