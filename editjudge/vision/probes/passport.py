@@ -20,8 +20,7 @@ from editjudge.errors import UsageError
 from editjudge.judges.judge import Options, is_local
 from editjudge.report.passport import Binding, Passport, Quality, settings_of
 from editjudge.rubrics.files import SETS, resolve
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.model import Layout, Rubric
 from editjudge.stats.columns import Floats
 from editjudge.stats.sign_flip import (
     BoundedEffect,
