@@ -723,6 +723,9 @@ async def arun(
     models: str | Sequence[str] = (),
     limit: int | None = None,
     primary: str | Sequence[str] = (),
+    until: str | Sequence[str] = (),
+    alpha: float | None = None,
+    margin: float | None = None,
     concurrency: int | None = None,
     budget: float | None = None,
     allow_outside: bool = False,
@@ -756,12 +759,19 @@ async def arun(
         models=_names(models),
         limit=limit,
         primary=_names(primary),
+        until=_names(until),
+        alpha=alpha,
+        margin=margin,
         allow_outside=allow_outside or is_own,
         allow_urls=allow_urls,
         columns=tuple((columns or {}).items()),
         options=settings,
     )
     run_options = RunOptions(name=name, concurrency=concurrency, budget=budget)
+    if until:
+        from editjudge.report.early import is_decided
+
+        run_options = replace(run_options, decides=is_decided)
     with ExitStack() as stack:
         if bar := progress_for(progress):
             stack.callback(bar.close)
@@ -803,7 +813,9 @@ def run(*manifest: Any, **arguments: Any) -> Run:
     `rubrics` and `judges`: one name or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a
     SQLite file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models`: judge only the edits of
     these models. `limit`: judge only this many of the remaining edits. `primary`: scores that are corrected together
-    for multiple comparisons. `columns`: names of the manifest's columns if they differ, such as `{"input": "source"}`.
+    for multiple comparisons. `until`: claims such as "overall: new > old"; the run ends once all are decided, with
+    a probability `alpha` of any false decision; `margin` is the difference at which `~` counts two models as equivalent.
+    `columns`: names of the manifest's columns if they differ, such as `{"input": "source"}`.
     `repeats`: judgements of each edit and rubric. `fuse`: ask all rubrics of a set in one call. `budget`: maximum cost
     in US dollars; the run stops before exceeding it. `allow_outside`: allow images outside the manifest's folder.
     `allow_urls`: fetch http(s) addresses. `progress`: show a progress bar; by default in notebooks and terminals. The

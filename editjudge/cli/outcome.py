@@ -68,6 +68,30 @@ def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
     return document | outcome.summary.as_json()
 
 
+def early_answer(outcome: Outcome, store: Store) -> tuple[dict[str, object], list[str]]:
+    """Return the state of the claims that end the run, and what they saved, as JSON and as lines."""
+    run = store.find_run(outcome.run_id)
+    if not run.spec.get("until") or not outcome.summary.total:
+        return {}, []
+    from editjudge.report.early import claim_states
+    from editjudge.report.run_data import load
+
+    states = claim_states(load(store, str(run.id)))
+    document: dict[str, object] = {"until": [state.as_json() for state in states]}
+    lines = [state.line for state in states]
+    if (saved := outcome.saved) is not None:
+        totals = store.totals()[run.id]
+        answered = outcome.summary.total - outcome.summary.statuses["pending"]
+        usd = None
+        if not totals.unpriced and answered:
+            usd = totals.cost / answered * saved
+        document["saved"] = {"judgements": saved, "usd": usd}
+        price = "" if usd is None else f", about ${usd:,.2f}"
+        total = saved + outcome.summary.total
+        lines.append(f"saved {saved:,} of {total:,} judgements{price}")
+    return document, lines
+
+
 def print_outcome(
     outcome: Outcome, store: Store, seconds: float, *, is_quiet: bool
 ) -> None:

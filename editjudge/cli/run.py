@@ -37,13 +37,14 @@ from editjudge.cli.options import (
 from editjudge.cli.outcome import (
     EXIT_CODES,
     dry_run_reply,
+    early_answer,
     how_to_resume,
     outcome_document,
     print_outcome,
 )
 from editjudge.cli.output import ExitCode, VerbReply
 from editjudge.cli.tracking import Tracker, log_run
-from editjudge.errors import ManifestError, UsageError
+from editjudge.errors import ManifestError, Option, UsageError
 
 if TYPE_CHECKING:
     from editjudge.edit import Edit
@@ -67,6 +68,7 @@ def _engine_name(
 _HELP = {
     "Main options": "--judge --rubric --name --store --model --limit --repeats --budget --dry-run --max-failures "
     "--log",
+    "Early decisions": "--until --alpha --margin",
     "Edits": "--column --allow-outside --allow-urls --where --part --step --step-from",
     "Questions and answers": "--layout --fuse --order --best-of --primary --read --strict --retries-invalid",
     "Requests": "--concurrency --batch --engine --base-url --temperature --seed --max-tokens --reasoning-effort "
@@ -163,6 +165,23 @@ _HELP = {
     multiple=True,
     help="Skip edits whose score in an earlier run of this store is too low; edits without a score are judged. "
     "Repeatable: all must hold.",
+)
+@click.option(
+    "--until",
+    metavar="CLAIM",
+    multiple=True,
+    help='End the run once this is decided: "overall: new > old", or != or ~ for models that differ by less than '
+    "--margin. Repeatable: all must be decided.",
+)
+@click.option(
+    "--alpha",
+    type=Finite(min=0, min_open=True),
+    help="Probability of any false decision of --until, whenever the run stops [0.05].",
+)
+@click.option(
+    "--margin",
+    type=Finite(min=0, min_open=True),
+    help="Difference in points of the scale at which ~ counts two models as equivalent.",
 )
 @click.option(
     "--batch",
@@ -290,6 +309,11 @@ def _check(
         raise UsageError(
             f"--where {job.where[0]}: {store_place()} is not a store yet, so there is no earlier run"
         )
+    if job.until and (best_of or on_cluster or run_options.part):
+        raise UsageError(
+            "--until takes neither --best-of, --part nor --engine ray: it looks at all answers in one order",
+            options=[Option("until")],
+        )
     further = (dry_run, run_options.batch, on_cluster, run_options.part)
     if best_of and any(further):
         raise UsageError(
@@ -323,13 +347,16 @@ def conduct(
         code = ExitCode.TOO_MANY_FAILED
     print_outcome(outcome, store(), seconds, is_quiet=wants_json())
     document = outcome_document(outcome, seconds)
+    claims, lines = early_answer(outcome, store())
+    document |= claims
     if trackers and outcome.ending == "finished":
         document["logged"] = log_run(store(), outcome.run_id, trackers)
     elif trackers:
         click.echo("not logged, since the run has not finished", err=True)
     if ranked:
         document |= ranked.as_json()
-    return VerbReply(document, ranked.lines() if ranked else (), code=code)
+    lines = [*lines, *(ranked.lines() if ranked else ())]
+    return VerbReply(document, lines, code=code)
 
 
 def watched(
@@ -351,6 +378,10 @@ def watched(
         observe=progress,
         control=lambda control: _on_interrupt(control, progress.say),
     )
+    if job.until:
+        from editjudge.report.early import is_decided
+
+        run_options = dataclasses.replace(run_options, decides=is_decided)
     try:
         return asyncio.run(execute(job, store, run_options))
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -264,6 +264,6 @@ class Worker:
                 self._engine.control.stop(self._stopping)
             chosen = self._settings.chosen
             return await self._engine.run(
-                lambda: (e for e in job.edits() if chosen is None or e.id in chosen),
+                [lambda: (e for e in job.edits() if chosen is None or e.id in chosen)],
                 judges,
             )

@@ -12,6 +12,13 @@ from editjudge.errors import Option, UsageError
 from editjudge.report.answers import Answer
 from editjudge.report.bridge import Bridge
 from editjudge.report.charts import Dot, DotChart
+from editjudge.report.early import (
+    STOPPED_EARLY,
+    ClaimState,
+    claim_states,
+    claims_table,
+    without_intervals,
+)
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
@@ -108,7 +115,8 @@ def compare(
         lead.append(
             f"nothing to compare: no two {by}s have scores on the same {same_thing}"
         )
-    return _answer(document, {}, comparisons, by, run.unjudged(), lead)
+    claims = claim_states(run) if by == "model" else []
+    return _answer(document, {}, comparisons, by, run.unjudged(), lead, claims)
 
 
 def compare_runs(
@@ -162,16 +170,20 @@ def _answer(
     by: By,
     before: Sequence[str],
     after: Sequence[str],
+    claims: Sequence[ClaimState] = (),
 ) -> Answer:
-    results = conclusions(comparisons)
+    tested = [p for p in comparisons if p.difference.ci_reason != STOPPED_EARLY]
+    results = [state.line for state in claims]
+    results += conclusions(tested)
     return Answer(
         {
             **about,
             "comparisons": [paired.as_json() for paired in comparisons],
+            **({"until": [state.as_json() for state in claims]} if claims else {}),
             **rubrics,
         },
         [*before, *results, *after],
-        compare_tables(comparisons, by),
+        [*([claims_table(claims)] if claims else []), *compare_tables(comparisons, by)],
         _all_figures(comparisons),
         results,
         list(forests(comparisons).values()),
@@ -293,7 +305,7 @@ def differences(
                     scales=run.all_scales(),
                     guaranteed=choice.guaranteed,
                 )
-                rows += [(context, d) for d in compared]
+                rows += [(context, without_intervals(run, d)) for d in compared]
     return _corrected(rows, run, primary, declared)
 
 
@@ -319,7 +331,11 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
         other = {
             mean.name for mean in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}
         }
-        rows += [(judge, d) for d in compared if d.factor not in other]
+        rows += [
+            (judge, without_intervals(a, without_intervals(b, d)))
+            for d in compared
+            if d.factor not in other
+        ]
     return _corrected(rows, b, primary, declared)
 
 

@@ -117,6 +117,11 @@ class RunData:
         """Number of planned judgements without an answer."""
         return self.status_counts[PENDING]
 
+    @property
+    def ends_by_claims(self) -> bool:
+        """Whether the number of edits depends on the scores, because claims end the run."""
+        return bool(self.run.spec.get("until"))
+
     @cached_property
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
         """Aggregates of factors, keyed by judge. They are means of published groups and of other rubrics, and
@@ -211,6 +216,11 @@ class RunData:
             )
             lines.append(
                 f"{self.pending:,} judgements are pending and count as failed: finish the run with {how}"
+            )
+        if self.ends_by_claims:
+            lines.append(
+                f"run {self.run.name} ends by its claims (--until): its confidence sequences hold whenever it stops, and "
+                "no interval or test for a fixed number of edits does"
             )
         if self.of == "expected":
             lines.append(

@@ -7,13 +7,19 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from editjudge.judgement import DONE
 from editjudge.report.answers import Answer
 from editjudge.report.comparison import PairedDifference, conclusions, differences
+from editjudge.report.early import (
+    ClaimState,
+    claim_states,
+    claims_table,
+    without_intervals,
+)
 from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.selection import Choice
 from editjudge.report.tables import (
@@ -65,15 +71,23 @@ class SummaryReport:
     """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
 
     @cached_property
+    def claims(self) -> Sequence[ClaimState]:
+        """Claims that ended the run, and what the answers say about them."""
+        return claim_states(self.run)
+
+    @cached_property
     def compared(self) -> Sequence[PairedDifference]:
         """Pairwise comparison of models, as in `compare`. It is computed on demand, since it takes a while."""
-        if not 1 < len(self.run.scores.model.present()) <= COMPARED:
+        models = len(self.run.scores.model.present())
+        if self.run.ends_by_claims or not 1 < models <= COMPARED:
             return ()
         return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
 
     @property
     def conclusions(self) -> list[str]:
         """Sentences about the differences of models, or about the first rank if there are too many for all pairs."""
+        if self.claims:
+            return [state.line for state in self.claims]
         return conclusions(self.compared) or self._leaders()
 
     def _leaders(self) -> list[str]:
@@ -107,10 +121,13 @@ def measure(
     scores = run.scores
     every = run.with_aggregates()
     scales = run.all_scales()
-    cells = summarise(every, scales=scales, guaranteed=guaranteed)
+    blank = partial(without_intervals, run)
+    cells = [*map(blank, summarise(every, scales=scales, guaranteed=guaranteed))]
     names = {*run.sums, *run.set_scores}
     slices = {
-        name: summarise(every, by=name, scales=scales, guaranteed=guaranteed)
+        name: [
+            *map(blank, summarise(every, by=name, scales=scales, guaranteed=guaranteed))
+        ]
         for name in dict.fromkeys(["edit_type", *by])
         if len(scores.slices[name].present()) > 1
     }
@@ -133,8 +150,8 @@ def measure(
         slices,
         [cell for cell in cells if cell.factor in names],
         formulas,
-        pass_rates(scores, best),
-        ranks,
+        [*map(blank, pass_rates(scores, best))],
+        [*map(blank, ranks)],
         _headlines(run, cells),
         noise(scores) if repeated else [],
         width,
@@ -290,6 +307,7 @@ def document(means: SummaryReport) -> dict[str, object]:
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
         "comparisons": [paired.as_json() for paired in means.compared],
+        **({"until": [s.as_json() for s in means.claims]} if means.claims else {}),
         "contradictions": plain(run.contradictions.counts),
         "noise": [
             plain(split)
@@ -348,6 +366,8 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
     of every slice."""
     run = means.run
     parts = [coverage(run)]
+    if means.claims:
+        parts.append(claims_table(means.claims))
     if means.aggregates:
         parts.append(
             _means(run, means.aggregates, "Aggregates", means.formulas, means.ranks)

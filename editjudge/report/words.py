@@ -55,6 +55,7 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
     "{enough:,} like these, no guaranteed bound would be needed",
     "guaranteed_bound": "a guaranteed bound has no detectable difference",
     "ends_unknown": "the ends of the scale are unknown",
+    "stopped_early": "the run ends by its claims (--until), and this interval would assume a fixed number of edits",
     # summaries and noise
     "scale_unknown": "the scale is unknown: the scores of failed judgements have no bounds",
     "ranks_of_one_image": "only one source image: on other images the ranks may differ",

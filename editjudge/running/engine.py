@@ -96,17 +96,25 @@ class Engine:
         """Keys of tasks that failed in this run. The next run tries them again."""
 
     async def run(
-        self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]
+        self,
+        rounds: Iterable[Callable[[], Iterable[Edit]]],
+        judges: Sequence[Judge],
     ) -> Ending:
-        """Judge all edits, and return how the run ended. Each judge works through the edits at its own pace."""
+        """Judge all edits, and return how the run ended. In a round, each judge works through the edits at its own pace;
+        the next round is requested when the answers of the last one are committed.
+        """
         self.control.waking += [
             self.budget.stop,
             *(judge.stop for judge in judges),
         ]
+        following = iter(rounds)
         try:
-            async with asyncio.TaskGroup() as group:
-                for judge in judges:
-                    group.create_task(self._drive(judge, edits))
+            while not self.control.stopped and (
+                edits := await asyncio.to_thread(next, following, None)
+            ):
+                async with asyncio.TaskGroup() as group:
+                    for judge in judges:
+                        group.create_task(self._drive(judge, edits))
         except* EditjudgeError as errors:
             self.control.stop("failed", first_of(errors))
         finally:

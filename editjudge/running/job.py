@@ -55,6 +55,7 @@ from editjudge.running.asker import Asker
 from editjudge.running.engine import Ending, Engine, RunControl
 from editjudge.running.pace import Circuit, Pace, Retry
 from editjudge.running.plan import (
+    PlacedEdit,
     Planner,
     QuestionSettings,
     add_outline,
@@ -71,6 +72,7 @@ from editjudge.running.summary import (
     summary_of,
 )
 from editjudge.running.sums import OVERALL, run_sums
+from editjudge.running.until import Decides, Until
 from editjudge.running.where import EditFilter, Selected
 from editjudge.store.records import PENDING
 
@@ -121,6 +123,10 @@ class Job:
     """Training step at which the edits were made, for `trend`."""
     step_from: str | None = None
     """Regular expression that reads the step from a model's name instead."""
+    until: tuple[str, ...] = ()
+    """Claims such as `overall: A > B`; the run ends once all of them are decided."""
+    alpha: float | None = None
+    margin: float | None = None
     rows: Iterable[Mapping[str, object]] | None = field(
         default=None, compare=False, repr=False
     )
@@ -163,6 +169,21 @@ class Job:
                     options=[Option("step"), Option("step-from")],
                 )
             step_pattern(self.step_from)
+        if self.early and self.is_stream:
+            raise UsageError(
+                "--until shows edits in random order, and a stream is read from its beginning: give a file",
+                options=[Option("until")],
+            )
+        if self.early and self.limit is not None:
+            raise UsageError(
+                "--until and --limit both end the run: give one of them, or --budget",
+                options=[Option("until"), Option("limit")],
+            )
+
+    @property
+    def early(self) -> Until | None:
+        """The claims that may end the run early."""
+        return Until.of(self.until, self.alpha, self.margin)
 
     def load_rubrics(self) -> list[Rubric]:
         if self.fuse and (sets := self.loaded_sets()):
@@ -282,7 +303,7 @@ class Job:
                     if chosen > _CACHED or holds_images:
                         cached = None
             enough = chosen == self.limit or (not complete and len(first) == _FIRST)
-            if enough and models.issuperset(self.models):
+            if enough and not self.until and models.issuperset(self.models):
                 is_counted = chosen == self.limit
                 break
         else:
@@ -291,6 +312,12 @@ class Job:
                 self._ids[state] = ids
         self._check_models(models)
         self._check_primary()
+        if early := self.early:
+            scores = {
+                f.name: f.term.ends for s in self.loaded_sets() for f in s.formulas
+            }
+            present = {model for model in self.edits_by_model if model}
+            early.check(present, self.load_rubrics(), scores)
         self._check_images(first[: self.limit])
         if cached is not None:
             self._cache[state] = cached[: self.limit]
@@ -376,6 +403,7 @@ class Job:
             "sets": self.sets(),
             "primary": list(self.primary),
             "step_from": self.step_from,
+            "until": early.spec() if (early := self.early) else None,
         }
         return {
             "manifest": str(self.manifest.resolve()),
@@ -404,6 +432,7 @@ class Job:
                 "Repeat its `editjudge run` command, with the same --name"
             )
         where = spec.get("where", ())
+        until = spec.get("until") or {}
         same = ("repeats", "layout", "fuse", "limit", "allow_outside", "allow_urls")
         return cls(
             manifest=Path(spec["manifest"]),
@@ -415,6 +444,9 @@ class Job:
             primary=tuple(spec.get("primary", ())),
             step=spec.get("step"),
             step_from=spec.get("step_from"),
+            until=tuple(until.get("claims", ())),
+            alpha=until.get("alpha"),
+            margin=until.get("margin"),
             where=(where,) if isinstance(where, str) else tuple(where),
             options=Options(**parameters, **options),
             **{name: spec[name] for name in same},
@@ -487,6 +519,8 @@ class RunOptions:
     """Part of the edits that this process judges; None for all edits."""
     cluster: Cluster | None = None
     """Cluster to run on; None to run in this process."""
+    decides: Decides | None = None
+    """Function that says whether the claims of `Job.until` are decided; required if there are any."""
     say: Callable[[str], None] = lambda _: None
     observe: Callable[[RunTally], None] = lambda _: None
     control: Callable[[RunControl], None] = lambda _: None
@@ -507,6 +541,8 @@ class Outcome:
     """The request that the budget did not cover; None if the budget sufficed."""
     store: str = ""
     """Address of the store, without a password."""
+    saved: int | None = None
+    """Number of judgements that were not needed because every claim was decided; None for a run without claims."""
 
 
 def is_new(store: str | os.PathLike[str]) -> bool:
@@ -530,6 +566,33 @@ class OpenRun:
         self.record = store.open_run(name, spec)
         store.add_rubrics(self.rubrics)
         self._removed = self._drop_removed()
+        self.places: dict[str, PlacedEdit] | None = None
+        """Positions of the edits of a run with claims, in their random order."""
+
+    def rounds(self, options: RunOptions) -> Iterator[Callable[[], Iterable[Edit]]]:
+        """Yield the edits to judge: all of them at once or, in a run with claims, one round after the other until the
+        claims are decided.
+        """
+        if self.places is None or options.decides is None:
+            yield self.chosen
+            return
+        edits = [place.edit for place in self.places.values()]
+        for size in self._round_sizes:
+            yield partial(iter, edits[:size])
+            edits = edits[size:]
+            if options.decides(self.store, self.record):
+                return
+
+    def shuffle(self, early: Until, *, batch: bool) -> None:
+        """Put the edits into the random order of a run with claims."""
+        digests = DigestCache(self.job.reader())
+        edits = list(self.chosen())
+        unknown = digests.unknown(edit.input for edit in edits if edit.input)
+        digests.load(self.store.load_digests(sorted(unknown)))
+        rounds = list(early.rounds(edits, digests, batch=batch))
+        self._round_sizes = [len(edits) for edits in rounds]
+        ordered = (edit for edits in rounds for edit in edits)
+        self.places = {p.edit.id: p for p in placed(ordered, self.settings)}
 
     def _drop_removed(self) -> int:
         """Remove edits from a resumed run that are no longer in the manifest, and return their number. Edits that
@@ -588,6 +651,10 @@ class OpenRun:
             )
             summary.reasons = commonest(rows)
         ending = control.stopping or "finished"
+        saved = None
+        if self.places is not None:
+            tasks = sum(len(place.tasks) for place in self.places.values())
+            saved = max(0, tasks * len(self.job.judges) - summary.total)
         # A part of a run may finish before the others.
         unfinished = ending == "finished" and summary.statuses.get(PENDING)
         state = "interrupted" if ending == "failed" or unfinished else ending
@@ -606,6 +673,7 @@ class OpenRun:
             control.error,
             control.short,
             store.name,
+            saved if ending == "finished" else None,
         )
 
     def _stored_summary(self, tally: RunTally) -> Summary | None:
@@ -649,6 +717,8 @@ async def execute(
         ]
         expected = job.check()
         run = OpenRun(job, store() if callable(store) else store, options)
+        if early := job.early:
+            await asyncio.to_thread(run.shuffle, early, batch=options.batch)
         for judge in judges:
             for warning in judge.warnings:
                 options.say(warning)
@@ -658,13 +728,13 @@ async def execute(
         engine.tally.expected = expected
         options.control(engine.control)
         try:
-            if not job.is_stream:
+            if not job.is_stream and run.places is None:
                 engine.tally.expected = await asyncio.to_thread(run.keep_outline)
                 if options.part:
                     in_part = placed(run.chosen(), run.settings, options.part.holds)
                     tasks = sum(len(edit.tasks) for edit in in_part)
                     engine.tally.expected = tasks * len(judges)
-            await engine.run(run.chosen, judges)
+            await engine.run(run.rounds(options), judges)
         except InputError:  # the manifest changed since it was checked
             run.interrupt()
             raise
@@ -693,8 +763,9 @@ def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:
         run.settings,
         run.job.reader(),
         rehash=options.rehash,
-        outlining=run.job.is_stream,
+        outlining=run.job.is_stream or run.places is not None,
         part=options.part.holds if options.part else lambda _: True,
+        places=run.places,
     )
     make: Callable[..., Engine] = Engine
     if options.batch:

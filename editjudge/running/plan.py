@@ -786,9 +786,11 @@ class Planner:
         rehash: bool = False,
         outlining: bool = False,
         part: Callable[[Edit], bool] = lambda _: True,
+        places: Mapping[str, PlacedEdit] | None = None,
     ) -> None:
         """Create a planner. With `outlining`, the edits are a stream, and the edits and tasks of each batch are stored
-        as soon as it is read. `part` says whether this process plans an edit.
+        as soon as it is read. `part` says whether this process plans an edit. `places` has the positions of edits that
+        are planned in several rounds, keyed by id.
         """
         self.reader = reader or ImageReader()
         self.settings = settings
@@ -801,6 +803,7 @@ class Planner:
         self._rehash = rehash
         self._outlining = outlining
         self._part = part
+        self._places = places
 
     def batches(
         self, judge: Judge, edits: Iterator[Edit], stage: int = 0
@@ -813,7 +816,11 @@ class Planner:
         """
         digests = DigestCache(self.reader, rehash=self._rehash)
         sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
-        waiting = placed(edits, self.settings, self._part)
+        waiting = (
+            placed(edits, self.settings, self._part)
+            if self._places is None
+            else (self._places[edit.id] for edit in edits)
+        )
         while batch := list(itertools.islice(waiting, next(sizes))):
             if self._outlining and stage == 0:
                 store = cast("Store", self._store)
