@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from editjudge.edit import Edit
 from editjudge.errors import Option, UsageError, did_you_mean
@@ -17,7 +17,7 @@ from editjudge.media.source import is_url
 from editjudge.rubrics.model import Rubric
 from editjudge.running.plan import item_of
 from editjudge.running.sums import OVERALL, sums_of
-from editjudge.store.records import RunRecord
+from editjudge.store.records import RunRecord, RunSpec, UntilSpec
 
 if TYPE_CHECKING:
     from editjudge.store.store import Store
@@ -101,7 +101,7 @@ class Until:
             )
         return cls(claims, alpha, margin)
 
-    def spec(self) -> dict[str, object]:
+    def spec(self) -> UntilSpec:
         return {
             "claims": [str(claim) for claim in self.claims],
             "alpha": self.alpha,
@@ -110,7 +110,7 @@ class Until:
         }
 
     @classmethod
-    def of_spec(cls, spec: Mapping[str, Any]) -> Until | None:
+    def of_spec(cls, spec: RunSpec) -> Until | None:
         """Return the claims of a stored run, or None if it has none."""
         if not (stored := spec.get("until")):
             return None

@@ -20,6 +20,15 @@ PENDING = "pending"
 """Status of a task without a judgement."""
 
 
+class UntilSpec(TypedDict):
+    """Claims that end a run once they are decided."""
+
+    claims: list[str]
+    alpha: float
+    margin: float | None
+    seed: int
+
+
 class RunSpec(TypedDict, total=False):
     """Settings of a run, in the form in which they are stored. Runs over HTTP have no manifest, and other programs may
     add fields.
@@ -50,6 +59,7 @@ class RunSpec(TypedDict, total=False):
     """Training step at which the edits were made."""
     step_from: str
     """Regular expression that reads the step from a model's name."""
+    until: UntilSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def test_the_sink_in_the_docstring_takes_a_run_and_resumes_it(tmp_path: Path) ->
 
     async def run() -> str:
         planner = Planner(sink, 1, QuestionSettings([load_one("fidelity")]))
-        return await Engine(sink, planner, Budget()).run(lambda: edits, [judge])
+        return await Engine(sink, planner, Budget()).run([lambda: edits], [judge])
 
     for _ in range(2):
         assert asyncio.run(run()) == "finished"
