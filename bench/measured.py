@@ -27,6 +27,7 @@ import cv2
 import numpy as np
 from skimage import color, data, metrics
 
+from editjudge.judges.workers import FEW
 from editjudge.running.job import Job, RunOptions, execute
 from editjudge.store.store import Store
 from editjudge.vision.measured.calibration import FILE, load
@@ -36,7 +37,6 @@ from editjudge.vision.measured.measures import measure
 from editjudge.vision.measured.network import FILE as NETWORK
 from editjudge.vision.measured.network import extract, see
 from editjudge.vision.measured.scene import compose
-from editjudge.vision.workers import FEW
 
 Picture = Any
 # scikit-image has no types for these three.

@@ -114,6 +114,7 @@ BUILT_IN: dict[Kind, dict[str, Plugin]] = {
     "judges": {
         "measured": Plugin("editjudge.vision.measured:open_measured", "measured"),
         "metrics": Plugin("editjudge.vision.metrics:open_metrics", "measured"),
+        "python": Plugin("editjudge.judges.python:open_python"),
     },
     "screens": {
         "measured": Plugin("editjudge.vision.measured.degenerate:screen", "measured"),

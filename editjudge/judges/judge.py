@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
+from editjudge.errors import did_you_mean
 from editjudge.judgement import DONE, Exchange, Judgement, Status, Task
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 Load = Callable[[str], Awaitable[EncodedImage]]
 """Function that loads the edit's image with the given role, prepared for the judge."""
+_MISSING = object()
 METRICS = "metrics"
 GGUF = "gguf:"
 SCHEMA_REQUEST = "schema_request"
@@ -124,6 +126,54 @@ class Work(NamedTuple):
             prepared=self.by_own_name(self.recipes),
             order=self.order,
             created=time.time(),
+            **fields,
+        )
+
+    def scored(
+        self,
+        values: Mapping[str, object],
+        reasons: Mapping[str, str],
+        **fields: Any,
+    ) -> Judgement:
+        """Return the judgement of a program that answered with a number for each factor, or None to abstain. A missing
+        or unknown factor, and anything that is not a number of the scale, makes it `invalid`.
+        """
+        scales = {factor.key: factor.scale for factor in self.rubric.factors}
+        problems: list[Remark] = []
+        for name in sorted({*values} - {*scales}):
+            message = f'the judge answered for "{name}", which the rubric does not ask for{did_you_mean(name, scales)}'
+            problems.append(Remark("unknown_factor", message))
+        scores: dict[str, float] = {}
+        abstained: dict[str, str] = {}
+        for key, scale in scales.items():
+            value = values.get(key, _MISSING)
+            if value is None:
+                abstained[key] = reasons.get(key) or "the judge gave None"
+                continue
+            number = value
+            if isinstance(value, float) and scale.values and value.is_integer():
+                number = int(value)
+            if value is _MISSING:
+                message = "the judge gave neither a score nor None"
+                problems.append(Remark("missing_factor", message, key))
+            elif isinstance(value, bool) or not isinstance(number, int | float):
+                message = f"the judge gave {value!r:.60}; expected a number or None"
+                problems.append(Remark("not_a_number", message, key))
+            elif not scale.has(number):
+                message = f"the judge gave {value!r:.60}; expected {scale.words}"
+                problems.append(Remark("score_out_of_scale", message, key))
+            else:
+                scores[key] = number
+        if problems:
+            return self.judgement("invalid", reasons=tuple(problems), **fields)
+        if not scores:
+            return self.judgement("abstained", abstained=abstained, **fields)
+        justifications = {k: reasons[k] for k in scores if reasons.get(k)}
+        return self.judgement(
+            "ok",
+            scores=scores,
+            justifications=justifications,
+            abstained=abstained,
             **fields,
         )
 

@@ -49,6 +49,12 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
     """
     for spec in specs:
         for rubric in rubrics:
+            if _is_program(spec) and any(f.scale.choices for f in rubric.factors):
+                raise UsageError(
+                    f"--judge {spec} gives numbers, and {rubric.name} asks for choices: name a rubric with scales",
+                    options=[Option("judge", spec), Option("rubric")],
+                    code="choices_of_a_program",
+                )
             if rubric.computed_by and rubric.computed_by != spec:
                 raise UsageError(
                     f"the figures of {rubric.name} are computed: only --judge {rubric.computed_by} answers it, not "
@@ -62,6 +68,11 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
                     f"name {' or '.join(COMPUTED)} with --rubric, or leave it out",
                     options=[Option("judge", METRICS), Option("rubric")],
                 )
+
+
+def _is_program(spec: str) -> bool:
+    """Whether a judge is a function or a server of trained scorers, which answer with numbers alone."""
+    return spec.partition(":")[0] in ("python", "http", "https")
 
 
 def check_settings(

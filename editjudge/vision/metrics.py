@@ -20,12 +20,19 @@ from editjudge.edit import Edit
 from editjudge.errors import UsageError, did_you_mean
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Judge, Load, Options, Work
+from editjudge.judges.workers import (
+    READABLE,
+    Measurer,
+    WorkerPool,
+    cores,
+    is_large,
+    opened,
+)
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.model import Rubric
 from editjudge.vision.checkpoints import CAPTIONS, KINDS, Checkpoint, likeness
 from editjudge.vision.measured import network
 from editjudge.vision.measured.scene import Array, fit
-from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, opened
 
 SPEC = "metrics"
 VERSION = 1
@@ -121,7 +128,7 @@ class Metrics(Judge):
         )
 
 
-class PairMeasurer:
+class PairMeasurer(Measurer):
     """Computes metrics inside a worker, and decodes the images of an edit only once."""
 
     def __init__(self, checkpoints: Mapping[str, Checkpoint] | None = None) -> None:

@@ -17,10 +17,10 @@ import pytest
 
 from editjudge.errors import ImageError
 from editjudge.judgement import JudgementRow
+from editjudge.judges import workers
+from editjudge.judges.workers import FEW, Measurer, WorkerCrashed, WorkerPool
 from editjudge.running.job import Job, RunOptions, execute
 from editjudge.store.store import Store
-from editjudge.vision import workers
-from editjudge.vision.workers import FEW, WorkerCrashed, WorkerPool
 
 from .made import encoded, photograph, recoloured
 
@@ -33,7 +33,7 @@ class Unpicklable(Exception):
         super().__init__(text)
 
 
-class Echo:
+class Echo(Measurer):
     """Answers with the edit, the number of edits that it took, and the process that it runs in."""
 
     def __init__(self, prefix: str = "") -> None:
@@ -148,7 +148,7 @@ def test_a_worker_that_crashes_fails_the_edit_that_it_was_at_and_no_other(
 
     with pool() as some:
         crash, *others = asyncio.run(measured())
-    assert isinstance(crash, WorkerCrashed) and "exit code -9" in str(crash)
+    assert isinstance(crash, WorkerCrashed) and "SIGKILL" in str(crash)
     assert [answer[0] for answer in others] == [f"after {n}" for n in range(10)]
 
 

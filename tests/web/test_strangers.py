@@ -601,7 +601,7 @@ def test_pixels_are_decoded_so_many_at_a_time_and_more_than_that_alone() -> None
 def test_a_large_edit_is_let_go_once_nobody_asks_about_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editjudge.vision.workers._LARGE", 10)
+    monkeypatch.setattr("editjudge.judges.workers._LARGE", 10)
     with serving(tmp_path / "s.db", judge="measured") as served:
         assert {
             reward["status"] for reward in served.rewards(edit(0), edit(1))

@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from editjudge.edit import PAIR_ROLES, Edit, ImageSource
 from editjudge.judgement import Judgement, Status
 from editjudge.judges.judge import Judge, Load, Options, Work
+from editjudge.judges.workers import (
+    READABLE,
+    Measurer,
+    WorkerPool,
+    cores,
+    is_large,
+    opened,
+)
 from editjudge.media.image import EncodedImage, decode
 from editjudge.media.source import name_of, read
 from editjudge.rubrics.model import Rubric
-from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, opened
 
 if TYPE_CHECKING:
     from editjudge.vision.measured.assess import Subject
@@ -109,7 +116,7 @@ def _roles(work: Work, output: str) -> list[tuple[str, str]]:
     ]
 
 
-class EditMeasurer:
+class EditMeasurer(Measurer):
     """Answers rubrics about an edit inside a worker, and measures each of its outputs only once."""
 
     def __init__(self) -> None:

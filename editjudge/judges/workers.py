@@ -1,4 +1,5 @@
-"""Workers that measure images. For a few edits, this is a thread of this process; for many, a process for each core.
+"""Workers that compute on images. For a few edits, this is a thread of this process; for many, a process for each core.
+Code that is not ours always runs in a process, with a timeout.
 
 Threads alone do not use all cores. Measuring consists of thousands of short NumPy calls that hold the interpreter's
 lock. On real edits of 512 pixels two threads were only 1.2 times as fast as one, while two processes were idle 2 % of
@@ -13,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import (
     Awaitable,
@@ -85,9 +88,13 @@ _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
 """Environment variables for a process. They limit BLAS to one thread, since there is already a process for each core."""
-_CHILD = "import sys; sys.path[:] = {path!r}; from editjudge.vision.workers import serve; serve({make!r}, {arguments!r})"
+_CHILD = "import sys; sys.path[:] = {path!r}; from editjudge.judges.workers import serve; serve({make!r}, {arguments!r})"
 _HELD = "held"
 """Message sent in place of an edit that the measurer already has."""
+
+
+START = 600.0
+"""Seconds in which a worker must be ready. Loading a model may take minutes."""
 
 
 class Measurer(Protocol):
@@ -98,9 +105,32 @@ class Measurer(Protocol):
 
     def answer(self, question: Any) -> Any: ...
 
+    def answers(self, questions: Sequence[Any]) -> list[Any]:
+        """Return the answer to each question, or the exception that it raised."""
+        answers: list[Any] = []
+        for question in questions:
+            try:
+                answers.append(self.answer(question))
+            except Exception as error:
+                answers.append(error)
+        return answers
+
 
 class WorkerCrashed(RuntimeError):
-    """Raised if a worker process ended while measuring. Only the edit that it was measuring is affected."""
+    """Raised if a worker process ended while measuring. Only the questions that it was answering are affected."""
+
+    questions = 1
+    """Number of questions that it was answering."""
+
+
+class WorkerTimedOut(WorkerCrashed):
+    """Raised if a worker process was killed because it had not answered in time."""
+
+
+class WorkerNotStarted(WorkerCrashed):
+    """Raised if a worker process could not be started, so that no question can be answered. Its cause is the exception
+    that the measurer raised, if it did.
+    """
 
 
 class _LocalWorker:
@@ -113,62 +143,122 @@ class _LocalWorker:
         self._arguments = arguments
         self._measurer: Measurer | None = None
 
+    @property
+    def is_running(self) -> bool:
+        return True
+
     def ask(self, edit: Any, questions: Sequence[Any]) -> list[Any]:
         """Return the answer to each question, or the exception that it raised."""
         self._measurer = self._measurer or _measurer(self._make, self._arguments)
         return _answers(self._measurer, edit, questions)
 
 
-class _ProcessWorker:
+class ProcessWorker:
     """A worker that measures in a separate process, which ends when this one does."""
 
-    def __init__(self, make: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        make: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        threads: bool = False,
+    ) -> None:
+        """Create a worker. `timeout` limits the seconds for an answer. With `threads`, the number of threads of
+        numeric libraries is left to them.
+        """
         self.key: Hashable = None
         self._code = _CHILD.format(path=sys.path, make=make, arguments=dict(arguments))
+        self._environment = {} if threads else _ONE_THREAD
+        self._timeout = timeout
+        self._late = False
         self._process: Any = None
         """The `subprocess.Popen[bytes]`, or None before the start."""
 
+    @property
+    def is_running(self) -> bool:
+        # it may have crashed at the previous edit
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
-        """Start the process and wait until it is ready. Raise `WorkerCrashed` if it ends instead."""
+        """Start the process and wait until it is ready. Raise `WorkerNotStarted` if it ends instead."""
         # In its own session, so that Ctrl-C goes to the run, which lets the current measurement finish.
         self._process = subprocess.Popen(  # noqa: S603  (our own code)
             [sys.executable, "-c", self._code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | _ONE_THREAD,
+            env=os.environ | self._environment,
             start_new_session=True,
         )
-        self._read()
+        try:
+            ready = self._read(START)
+        except WorkerCrashed as error:
+            raise WorkerNotStarted(str(error)) from None
+        for problem in ready:
+            self.close()
+            raise WorkerNotStarted(str(problem)) from problem
 
     def ask(self, edit: Any, questions: Sequence[Any]) -> list[Any]:
-        # it may have crashed at the previous edit
-        if self._process is None or self._process.poll() is not None:
+        if not self.is_running:
             self.start()
-        # If the pipe is broken, there is nothing to read either.
-        with suppress(BrokenPipeError):
-            _send(self._process.stdin, (edit, questions))
-        return self._read()
-
-    def _read(self) -> list[Any]:
         try:
+            return self._read(self._timeout, (edit, questions))
+        except WorkerCrashed as error:
+            error.questions = len(questions)
+            raise
+
+    def _read(self, seconds: float | None, message: Any = None) -> list[Any]:
+        """Send a message, if one is given, and return the answer. Kill the process if it takes more than `seconds`."""
+        self._late = False
+        timer = threading.Timer(seconds or 0.0, self._end_late)
+        if seconds is not None:
+            timer.start()
+        try:
+            # If the pipe is broken, there is nothing to read either.
+            with suppress(BrokenPipeError):
+                if message is not None:
+                    _send(self._process.stdin, message)
             answers: list[Any] = pickle.load(self._process.stdout)  # noqa: S301  (our own process)
-        except (EOFError, ValueError, pickle.UnpicklingError):
+        except (EOFError, ValueError, OSError, pickle.UnpicklingError):
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)  # to get its exit code if it is exiting
             self.close()
-            raise WorkerCrashed(
-                f"the process that measured this edit ended with exit code {self._process.returncode}"
-            ) from None
+            if self._late:
+                late = f"no answer within {seconds:g} s: the worker process was ended"
+                raise WorkerTimedOut(late) from None
+            raise WorkerCrashed(_ended(self._process.returncode)) from None
+        finally:
+            timer.cancel()
         return answers
+
+    def _end_late(self) -> None:
+        self._late = True
+        self._kill()
+
+    def _kill(self) -> None:
+        """Kill the process with the processes that it started."""
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
 
     def close(self) -> None:
         """Kill the process, which has nothing to clean up."""
         if self._process:
-            self._process.kill()
+            self._kill()
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 with suppress(BrokenPipeError):
                     pipe.close()
+
+
+def _ended(code: int) -> str:
+    cause = f"with exit code {code}"
+    if code < 0:
+        with suppress(ValueError):
+            cause = f"by signal {signal.Signals(-code).name}"
+    return f"the process that judged this edit ended {cause}"
 
 
 class WorkerPool:
@@ -179,16 +269,37 @@ class WorkerPool:
     """
 
     def __init__(
-        self, make: str, workers: int, arguments: Mapping[str, Any] | None = None
+        self,
+        make: str,
+        workers: int,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        at_once: int | None = None,
     ) -> None:
+        """Create a pool. With a `timeout`, in seconds, all questions are answered by processes, which are started as
+        they are needed and killed if they take longer. A worker gets at most `at_once` questions at the same time.
+        """
         self.size = workers
         self._make = make
         self._arguments = arguments or {}
+        self._at_once = at_once
         self._threads = ThreadPoolExecutor(workers + 1, "measure")
-        self._local: _LocalWorker | None = _LocalWorker(make, self._arguments)
+        self._local: _LocalWorker | None = None
         """Worker in a thread. It is None once a process is ready."""
-        self._processes: list[_ProcessWorker] = []
-        self._idle: list[_LocalWorker | _ProcessWorker] = [self._local]
+        self._processes: list[ProcessWorker] = []
+        self._idle: list[_LocalWorker | ProcessWorker] = []
+        if timeout is None:
+            self._local = _LocalWorker(make, self._arguments)
+            self._idle.append(self._local)
+        else:
+            self._processes = [
+                ProcessWorker(
+                    make, self._arguments, timeout=timeout, threads=workers == 1
+                )
+                for _ in range(workers)
+            ]
+            self._idle += self._processes
         self._open: dict[Hashable, list[tuple[Any, _Load, asyncio.Future[Any]]]] = {}
         """Open questions keyed by edit, oldest edit first. Each has the function that loads its edit, and the future
         for its answer."""
@@ -197,6 +308,8 @@ class WorkerPool:
         """Edits with very large images. They are measured one at a time, and released when they are answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._edits = 0
+        self._broken: WorkerNotStarted | None = None
+        """Reason why no worker can be started."""
 
     async def ask(
         self, key: Hashable, question: Any, load: _Load, *, large: bool = False
@@ -222,7 +335,7 @@ class WorkerPool:
     def _dispatch(self) -> None:
         if self._edits > FEW and self.size > 1 and not self._processes:
             for _ in range(self.size):
-                process = _ProcessWorker(self._make, self._arguments)
+                process = ProcessWorker(self._make, self._arguments)
                 self._processes.append(process)
                 self._spawn(self._begin(process))
         for key in [key for key in self._open if key not in self._busy]:
@@ -230,8 +343,8 @@ class WorkerPool:
                 return
             if key in self._large and self._large & self._busy:
                 continue
-            # a worker that has the edit, or else the one that has been idle longest
-            worker = max(self._idle, key=lambda worker: worker.key == key)
+            # a worker that has the edit, or else the one of the running ones that has been idle longest
+            worker = max(self._idle, key=lambda w: (w.key == key, w.is_running))
             self._idle.remove(worker)
             self._busy.add(key)
             self._spawn(self._work(worker, key))
@@ -241,7 +354,7 @@ class WorkerPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _begin(self, worker: _ProcessWorker) -> None:
+    async def _begin(self, worker: ProcessWorker) -> None:
         """Start a process. The thread of this process continues until a process is ready. If none can be started, the
         thread continues alone."""
         with suppress(WorkerCrashed, OSError):
@@ -256,16 +369,21 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, *arguments)
 
-    async def _work(self, worker: _LocalWorker | _ProcessWorker, key: Hashable) -> None:
+    async def _work(self, worker: _LocalWorker | ProcessWorker, key: Hashable) -> None:
         """Answer all questions about one edit, including those that arrive in the meantime."""
-        while batch := self._open[key]:
-            self._open[key] = []
+        while batch := self._open[key][: self._at_once]:
+            self._open[key] = self._open[key][len(batch) :]
             questions, loads, futures = zip(*batch, strict=True)
             try:
+                if self._broken:
+                    raise self._broken
                 edit = _HELD if worker.key == key else await loads[0]()
                 worker.key = None  # unless it succeeds
                 answers = await self._in_thread(worker.ask, edit, questions)
                 worker.key = key
+            except WorkerNotStarted as error:
+                self._broken = error
+                answers = [error] * len(batch)
             except Exception as error:  # raised in the task that awaits the answer
                 answers = [error] * len(batch)
             for future, answer in zip(futures, answers, strict=True):
@@ -301,25 +419,31 @@ def _answers(measurer: Measurer, edit: Any, questions: Sequence[Any]) -> list[An
         return [error] * len(questions)
     if edit is None:
         release_memory()
-    answers: list[Any] = []
-    for question in questions:
-        try:
-            answers.append(measurer.answer(question))
-        except Exception as error:
-            answers.append(error)
-    return answers
+    return measurer.answers(questions)
 
 
 def serve(make: str, arguments: Mapping[str, Any]) -> None:
     """Run as a worker process, reading questions from standard input until it is closed."""
-    # Library output must not mix with the answers.
+    # What a library reads, prints or leaves to a child process must not mix with questions and answers.
+    asked = os.fdopen(os.dup(0), "rb")
     answered = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
     os.dup2(2, 1)
-    measurer = _measurer(make, arguments)
+    if hasattr(os, "register_at_fork"):
+        pipes = (asked.fileno(), answered.fileno())
+        os.register_at_fork(
+            after_in_child=lambda: [os.dup2(nothing, pipe) for pipe in pipes]
+        )
     with suppress(BrokenPipeError, EOFError):
+        try:
+            measurer = _measurer(make, arguments)
+        except Exception as error:
+            _send(answered, [_portable(error)])
+            return
         _send(answered, [])  # ready
         while True:
-            edit, questions = pickle.load(sys.stdin.buffer)  # noqa: S301  (from the process that started this one)
+            edit, questions = pickle.load(asked)  # noqa: S301  (from the process that started this one)
             answers = _answers(measurer, edit, questions)
             _send(answered, [_portable(answer) for answer in answers])
 
