@@ -115,6 +115,8 @@ BUILT_IN: dict[Kind, dict[str, Plugin]] = {
         "measured": Plugin("editjudge.vision.measured:open_measured", "measured"),
         "metrics": Plugin("editjudge.vision.metrics:open_metrics", "measured"),
         "python": Plugin("editjudge.judges.python:open_python"),
+        "http": Plugin("editjudge.rewards.client:open_server"),
+        "https": Plugin("editjudge.rewards.client:open_server"),
     },
     "screens": {
         "measured": Plugin("editjudge.vision.measured.degenerate:screen", "measured"),

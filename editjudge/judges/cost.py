@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, SupportsFloat
 from editjudge.errors import BudgetReached, InputError, Option, UsageError, did_you_mean
 from editjudge.judgement import Usage
 from editjudge.judges import read_yaml
-from editjudge.judges.judge import GGUF, Options, is_local
+from editjudge.judges.judge import GGUF, SERVERS, Options, is_local
 from editjudge.judges.models import image_tokens, undated
 from editjudge.rubrics.model import OTHER_KINDS, Rubric
 
@@ -166,8 +166,10 @@ def _price(rates: Sequence[SupportsFloat | None]) -> Price:
 
 
 def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | None:
-    """Return the price of a judge, or None if it is unknown. A judge that runs in this process costs nothing."""
-    if is_local(spec) or spec.startswith(GGUF):
+    """Return the price of a judge, or None if it is unknown. A judge that runs in this process costs nothing, and
+    neither does a reward server.
+    """
+    if is_local(spec) or spec.startswith((GGUF, *SERVERS)):
         return Price(0.0, 0.0)
     return prices(options.prices).of(spec, batch=batch)
 

@@ -28,6 +28,8 @@ Load = Callable[[str], Awaitable[EncodedImage]]
 _MISSING = object()
 METRICS = "metrics"
 GGUF = "gguf:"
+SERVERS = ("http", "https")
+"""Plug-ins that ask a server, `http:URL`."""
 SCHEMA_REQUEST = "schema_request"
 """Parameter that says how to request a schema from a server (`-J schema_request=json_object`). It is not part of any
 task's key.
@@ -45,7 +47,7 @@ def provider_of(spec: str) -> str | None:
 
 def is_local(spec: str) -> bool:
     """Whether a judge sends nothing to a server. Plug-ins count as local."""
-    return spec.startswith("replay:") or provider_of(spec) is not None
+    return spec.startswith("replay:") or provider_of(spec) not in (None, *SERVERS)
 
 
 class QuestionProblem(NamedTuple):

@@ -322,7 +322,7 @@ def split(spec: str) -> tuple[str, str]:
         hint = did_you_mean(name, PROVIDERS) if slash else _near_spec(name)
         raise UsageError(
             f'no provider is called "{name}"{hint} Known as provider/model: {names}; '
-            f"by name alone: {', '.join(plugins.providers('judges'))}"
+            f"by name: {', '.join([*plugins.providers('judges'), 'gguf', 'replay'])}"
         )
     if not slash or not model.strip():
         raise UsageError(f'"{spec}" has no model; expected {name}/MODEL')

@@ -14,6 +14,7 @@ from editjudge.judges.judge import (
     GGUF,
     METRICS,
     SCHEMA_REQUEST,
+    SERVERS,
     Judge,
     Options,
     Pacing,
@@ -72,7 +73,7 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
 
 def _is_program(spec: str) -> bool:
     """Whether a judge is a function or a server of trained scorers, which answer with numbers alone."""
-    return spec.partition(":")[0] in ("python", "http", "https")
+    return spec.partition(":")[0] in ("python", *SERVERS)
 
 
 def check_settings(
@@ -137,13 +138,17 @@ async def open_judge(
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if name := provider_of(spec):
         try:
-            provided: OpenJudge = plugins.load("judges", name, f"the judge `{name}`")
+            provided = plugins.load("judges", name, f"the judge `{name}`")
         except plugins.MissingExtra as error:
             raise UsageError(
                 f"{error}, or name a judge with --judge provider/model",
                 options=[Option("judge", "provider/model")],
             ) from None
-        return provided(spec, options, resources)
+        if name in SERVERS:
+            served: Judge = await provided(spec, options, resources, pacing(spec))
+            return served
+        opened: Judge = provided(spec, options, resources)
+        return opened
     if spec.startswith(GGUF):
         from editjudge.judges.local import open_local
 
