@@ -15,7 +15,9 @@ from editjudge.cli.options import (
     guaranteed_option,
     in_store,
     load_run,
+    passport_options,
     primary_option,
+    requirements,
     run_argument,
     run_option,
     store_option,
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 )
 @primary_option
 @guaranteed_option
+@passport_options()
 @click.option(
     "--format",
     "format_",
@@ -110,6 +113,8 @@ def command(
     if_unsure: Any,
     format_: str,
     junit: Path | None,
+    passports: tuple[Path, ...],
+    require: str | None,
     **limits: Any,
 ) -> VerbReply:
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
@@ -128,7 +133,11 @@ def command(
     their ids: within a model if both runs have it, otherwise across models. Unmatched edits are counted; if nothing
     matches, that is an error. A baseline with another rubric is refused; --across-rubrics compares with it on factors
     with the same scale. Factors with different scales are never compared.
+
+    With --passport and --require, the gate also fails unless every named line of the judge's passport is yes. A
+    passport of another judge, rubric or setting is refused.
     """
+    required = requirements(passports, require)
     drops = _drops(max_drops)
     if max_drops and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
@@ -139,15 +148,22 @@ def command(
     from editjudge.report import gating
     from editjudge.report.answers import together_markdown
 
-    answer = gating.gate(
-        current,
-        before,
-        gating.GateLimits(
-            _limits("--min", minima), _limits("--max", maxima), drops, **limits
-        ),
-        across_rubrics=across_rubrics,
-        if_unsure=if_unsure,
-    )
+    current = current.with_passports(each.passport for each in required)
+    answer: Answer | None = None
+    if not required or minima or maxima or baseline is not None:
+        answer = gating.gate(
+            current,
+            before,
+            gating.GateLimits(
+                _limits("--min", minima), _limits("--max", maxima), drops, **limits
+            ),
+            across_rubrics=across_rubrics,
+            if_unsure=if_unsure,
+        )
+    if required or answer is None:
+        from editjudge.report.passport import gated
+
+        answer = gated(answer, current.run, required)
     if junit:
         checks = gating.junit(answer, fails_if_unsure=if_unsure == "fail")
         junit.write_text(checks, "utf-8")

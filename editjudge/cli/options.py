@@ -15,12 +15,13 @@ import click
 from editjudge.cli import completion
 from editjudge.cli.completion import STORE
 from editjudge.cli.output import VerbReply
-from editjudge.errors import UsageError, near_miss, printable
+from editjudge.errors import Option, UsageError, near_miss, printable
 from editjudge.files import default_store
 from editjudge.plugins import default_judge
 
 if TYPE_CHECKING:
     from editjudge.judges.judge import Options
+    from editjudge.report.passport import Requirement
     from editjudge.report.run_data import Of, RunData
     from editjudge.store.store import Store
 
@@ -482,6 +483,38 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
         quiet_option,
         asking_options(listed=several),
     )
+
+
+def passport_options(several: bool = True) -> Callable[[F], F]:
+    """Return the options that demand qualities of a judge's passport."""
+    repeatable = "; repeatable, one for each judge" if several else ""
+    return stacked(
+        click.option(
+            "--passport",
+            "passports",
+            type=FILE,
+            multiple=True,
+            metavar="FILE",
+            help=f"Passport of the judge, from `editjudge probe --passport`{repeatable}.",
+        ),
+        click.option(
+            "--require",
+            metavar="NAME,...",
+            help="Lines of the passport that must be yes, such as sees_instruction,no_bias:saturation.",
+        ),
+    )
+
+
+def requirements(passports: Sequence[Path], require: str | None) -> list[Requirement]:
+    """Read the passports that are demanded. Raise `UsageError` if one of the two options is missing."""
+    if bool(passports) != bool(require):
+        raise UsageError(
+            "--passport FILE and --require NAME,... belong together",
+            options=[Option("passport"), Option("require")],
+        )
+    from editjudge.report.passport import Requirement
+
+    return [Requirement.of(path, require or "") for path in passports]
 
 
 def named(

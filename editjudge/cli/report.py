@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.options import (
+    FILE,
     NewFile,
     guaranteed_option,
     load_run,
@@ -49,6 +50,14 @@ if TYPE_CHECKING:
 @map_factor_option
 @guaranteed_option
 @use_option
+@click.option(
+    "--passport",
+    "passports",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Also report a line about this passport of a judge; repeatable.",
+)
 @store_option
 def command(
     run: str,
@@ -59,6 +68,7 @@ def command(
     mappings: tuple[str, ...],
     guaranteed: bool,
     use: Of,
+    passports: tuple[Path, ...],
 ) -> VerbReply | None:
     """Report means with 95 % CI per model, factor and edit type, and what failed.
 
@@ -72,6 +82,7 @@ def command(
     """
     from editjudge.report.page import rendered
     from editjudge.report.pairwise import load_pairs, rendered_pairs, report_pairs
+    from editjudge.report.passport import Passport
     from editjudge.report.summary import measure, report
 
     format_ = _format(output, format_)
@@ -82,6 +93,10 @@ def command(
     store, name = open_run(run)
     with store:
         pairs = load_pairs(store, name)
+        if pairs and passports:
+            raise UsageError(
+                "--passport is about scores; a run of pairs has none", code="no_scores"
+            )
         if pairs and (by or mappings):
             option = "--by groups" if by else "--map-factor maps"
             raise UsageError(
@@ -92,6 +107,7 @@ def command(
             text = rendered_pairs(pairs, format_) if format_ else ""
         else:
             scores = load_run(run, by, use=use, evidence=True)
+            scores = scores.with_passports(map(Passport.read, passports))
             means = measure(scores, by, width=width, guaranteed=guaranteed)
             answer = report(means)
             text = rendered(means, format_, store, mappings) if format_ else ""

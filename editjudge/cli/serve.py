@@ -10,6 +10,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,15 +27,18 @@ from editjudge.cli.options import (
     judge_option,
     judge_options,
     open_store,
+    passport_options,
+    requirements,
     store_option,
     verb,
     wants_json,
 )
-from editjudge.cli.output import emit
+from editjudge.cli.output import ExitCode, emit
 from editjudge.errors import UsageError, WorldError, printable
 from editjudge.plugins import default_judge
 
 if TYPE_CHECKING:
+    from editjudge.report.passport import Requirement
     from editjudge.rewards.protocol import Terms
 
 _SHORTEST = 16
@@ -46,6 +50,7 @@ _HELP = {
     "Main options": "--store --create --host --port --token --judge --rubric --budget",
     "Rewards": "--formula --weight --use --judge-for --degenerate --dialect --fresh",
     "Access": "--service-token --allow",
+    "Watching the judge": "--passport --require --canary",
     "Requests to judges": "--concurrency --base-url -J",
 }
 """Options by what they are about, the commonest first. `--formula` is the last spelling of `--score`."""
@@ -149,6 +154,7 @@ _HELP = {
     type=click.IntRange(1),
     help="Maximum number of requests in flight to a judge.",
 )
+@passport_options()
 @click.option(
     "--mix",
     "mixture",
@@ -188,6 +194,8 @@ def command(
     token: str | None,
     service_token: str | None,
     create: bool,
+    passports: tuple[Path, ...],
+    require: str | None,
     **values: object,
 ) -> None:
     """Serve review pages, rating pages and the reward API.
@@ -199,6 +207,9 @@ def command(
 
     The reward of an edit needs every rubric of its score. measured does not judge whether the instruction was followed
     (fidelity): name a judge for that with --judge-for, or the other rubrics with --rubric preservation --rubric quality.
+
+    With --passport and --require, the server starts only if every named line of each judge's passport is yes; else it
+    ends with exit 100.
     """
     # The server screens and measures images in its own threads, and BLAS threads would compete with them for cores:
     # screening an edit took 183 ms of CPU with two BLAS threads, and 110 ms with one.
@@ -211,6 +222,7 @@ def command(
     terms = dataclasses.replace(_terms(values), judge=judge, options=options)
     note = _check_reward(terms)
     _check_judges(terms)
+    _check_passports(terms, requirements(passports, require))
     token = token.strip() if token else None
     service_token = service_token.strip() if service_token else None
     _check_tokens(token, service_token)
@@ -330,6 +342,36 @@ def _check_judges(terms: Terms) -> None:
         named.insert(0, terms.judge)
     check_settings(named or [terms.judge], terms.options)
     check_judges({spec: terms.options_of(spec) for spec in named})
+
+
+def _check_passports(terms: Terms, required: Sequence[Requirement]) -> None:
+    """Exit unless the passports of all judges of the default reward meet what is required."""
+    if not required:
+        return
+    from editjudge.rewards.offer import Offer
+    from editjudge.running.plan import QuestionSettings
+
+    asked = Offer.of(terms).default_questions()
+    passports = {each.passport.judge: each.passport for each in required}
+    for judge, rubrics in asked.items():
+        if judge not in passports:
+            raise UsageError(
+                f"--require: no passport of {judge}: add it with --passport, from `editjudge probe --judge {judge} "
+                "--passport FILE`",
+                code="no_passport",
+            )
+        passports[judge].check_judge(
+            {
+                "judges": [judge],
+                "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
+                "layout": QuestionSettings(()).layout,
+                "options": terms.options_of(judge).frozen(),
+            }
+        )
+    for each in required:
+        click.echo(each.line, err=True)
+    if any(each.unmet for each in required):
+        sys.exit(ExitCode.GATE_FAILED)
 
 
 def _is_typed(name: str) -> bool:

@@ -229,9 +229,15 @@ def junit(answer: Answer, *, fails_if_unsure: bool = False) -> str:
 
     for check in answer["checks"]:
         add(printable(check["rule"]), check["outcome"], check["reason"] or "")
-    failures = answer["failures"]
-    share = f"{failures['failed']:,} of {failures['judgements']:,} judgements failed"
-    add("failed judgements", "fail" if failures["too_many"] else "pass", share)
+    for passport in answer.get("passports", ()):
+        for quality, found in passport["required"].items():
+            case = printable(f"passport of {passport['judge']}: {quality}")
+            add(case, "pass" if found == "yes" else "fail", found)
+    if failures := answer.get("failures"):
+        share = (
+            f"{failures['failed']:,} of {failures['judgements']:,} judgements failed"
+        )
+        add("failed judgements", "fail" if failures["too_many"] else "pass", share)
     if answer["error"]:
         add("evidence", "error", answer["error"])
     suite.set("tests", str(counts["tests"]))

@@ -171,6 +171,7 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
             details.append(f"server ran {server_models[judge]}")
         if judge in schemas:
             details.append(f"schema {schemas[judge]}")
+        details += [p.summary for p in means.run.passports if p.judge == judge]
         yield "judge", "; ".join(details)
     yield "rubrics", listed(about("rubric "))
     yield "pictures sent", listed(about("preparation of "))

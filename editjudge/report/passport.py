@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from editjudge.stats.sign_flip import Decision
 
 if TYPE_CHECKING:
     from editjudge.judges.judge import Options
+    from editjudge.store.records import RunRecord
 
 FORMAT = 1
 """Version of the file's format."""
@@ -119,6 +120,17 @@ class Passport:
             f"{counts}{named if faults else ''}"
         )
 
+    def heading(self) -> dict[str, object]:
+        """Return the identity of the passport and the number of its answers, as JSON."""
+        counts = Counter(quality.answer for quality in self.qualities.values())
+        return {
+            "judge": self.judge,
+            "date": self.date,
+            "hash": self.hash,
+            "answers": dict(counts),
+            "faults": self.with_answer("no"),
+        }
+
     def check_judge(self, spec: Mapping[str, Any]) -> None:
         """Raise `UsageError` unless a run's spec asks this judge the same questions."""
         if self.judge not in spec.get("judges", ()):
@@ -138,6 +150,15 @@ class Passport:
             raise UsageError(
                 f"the passport of {self.judge} was made with other settings (layout, parameters or server) than the run",
                 code="other_settings",
+            )
+
+    def check_model(self, reported: Iterable[str]) -> None:
+        """Raise `UsageError` if the server of a run reported another model than that of the passport."""
+        models = ", ".join(sorted(reported))
+        if self.model_reported and models and models != self.model_reported:
+            raise UsageError(
+                f"the passport of {self.judge} is of {self.model_reported}, and the run was answered by {models}",
+                code="other_model",
             )
 
     def required(self, names: Iterable[str]) -> dict[str, Decision]:
@@ -190,12 +211,50 @@ class Requirement:
         return f"passport of {judge}: not met: {', '.join(each)}"
 
     def as_json(self) -> dict[str, object]:
+        """Return the answers that are required, and whether all are yes."""
         return {
             "judge": self.passport.judge,
             "hash": self.passport.hash,
             "required": dict(self.answers),
             "met": not self.unmet,
         }
+
+
+def gated(
+    answer: Answer | None, run: RunRecord, requirements: Sequence[Requirement]
+) -> Answer:
+    """Return a gate's answer with the passports that it requires. They may be its only checks.
+
+    Raise `UsageError` if a judge of the run has none.
+    """
+    covered = {requirement.passport.judge for requirement in requirements}
+    for judge in run.spec["judges"]:
+        if judge not in covered:
+            raise UsageError(
+                f"run {run.name} was also judged by {judge}: add its passport with --passport",
+                code="no_passport",
+            )
+    is_met = not any(requirement.unmet for requirement in requirements)
+    lead = [requirement.line for requirement in requirements]
+    documents = [requirement.as_json() for requirement in requirements]
+    if answer is None:
+        outcome = "pass" if is_met else "fail"
+        document: dict[str, object] = {
+            "run": run.name,
+            "outcome": outcome,
+            "checks": [],
+            "error": None,
+        }
+        return Answer(
+            {**document, "passports": documents}, [f"gate: {outcome}", *lead], []
+        )
+    outcome = answer["outcome"] if is_met else "fail"
+    error = answer["error"] if is_met else None
+    return replace(
+        answer,
+        document={**answer.document, "outcome": outcome, "error": error, "passports": documents},
+        lead=[f"gate: {outcome}", *lead, *answer.lead[1:]],
+    )  # fmt: skip
 
 
 # --- for people ---------------------------------------------------------------------------------------------

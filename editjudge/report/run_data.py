@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from editjudge.errors import InputError, Option, UsageError, did_you_mean
 from editjudge.judgement import JudgementRow, instruction_warning
@@ -24,6 +24,9 @@ from editjudge.stats.summary import Aggregate, aggregate
 from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import Store
+
+if TYPE_CHECKING:
+    from editjudge.report.passport import Passport
 
 COLUMNS = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
@@ -81,6 +84,8 @@ class RunData:
     """Questions about each factor, keyed by factor and rubric."""
     unchanged: frozenset[str] = frozenset()
     """Edits whose output shows the input, unchanged or nearly so, if the run was loaded with `evidence`."""
+    passports: tuple[Passport, ...] = ()
+    """Passports of the run's judges."""
 
     @property
     def set_scores(self) -> frozenset[str]:
@@ -95,6 +100,16 @@ class RunData:
         """Return the models that the server of a judge reported, in the order in which the run has them."""
         mine = self.scores.slices[SPEC].among((judge,))
         return tuple(filter(None, self.scores.slices[REPORTED].take(mine).present()))
+
+    def with_passports(self, passports: Iterable[Passport]) -> RunData:
+        """Return the run with the passports of its judges. Raise `UsageError` for a passport of another judge."""
+        checked = tuple(passports)
+        for passport in checked:
+            passport.check_judge(self.run.spec)
+            version = self.version(passport.judge)
+            models = self.reported(passport.judge)
+            passport.check_model([f"version {version}"] if version else models)
+        return replace(self, passports=checked)
 
     def named(self, judges: Iterable[str]) -> str:
         """Return the names of the judges with their versions, separated by commas."""
@@ -227,7 +242,7 @@ class RunData:
                 "based on expected scores: means of the scores that a judge might have written, by its probabilities, "
                 "or scores before rounding"
             )
-        return lines
+        return [*lines, *(passport.summary for passport in self.passports)]
 
 
 def status_line(run: RunRecord, counts: Counter[str], more: str = "") -> str:

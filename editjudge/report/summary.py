@@ -289,6 +289,7 @@ def report(means: SummaryReport) -> Answer:
 def document(means: SummaryReport) -> dict[str, object]:
     """Return the statistics as JSON at full precision."""
     run = means.run
+    passports = [passport.heading() for passport in run.passports]
     statuses = [
         {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
         for (judge, rubric, model, status), n in run.statuses.items()
@@ -300,6 +301,7 @@ def document(means: SummaryReport) -> dict[str, object]:
         "pending": run.pending,
         "of": run.of,
         "judgements": statuses,
+        **({"passports": passports} if passports else {}),
         "factors": plain(means.factors),
         "slices": plain(means.slices),
         "aggregates": plain(means.aggregates),

@@ -157,6 +157,12 @@ class Offer:
             return JudgePanel(self.terms.mixture)
         return self.panel(options.judge, options.judge_for)
 
+    def default_questions(self) -> dict[str, list[Rubric]]:
+        """Return the rubrics that the default reward asks each judge about."""
+        _, rubrics = self.read_score(self.terms.formula, self.terms.weights)
+        panel = JudgePanel(self.terms.mixture) if self.terms.mixture else self.panel()
+        return panel.questions(rubrics)
+
     # --- scores -----------------------------------------------------------------------------------------------
 
     def score_of(self, options: RewardRequest) -> tuple[Reduction, list[Rubric]]:

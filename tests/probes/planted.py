@@ -130,7 +130,7 @@ def _row(
 ) -> dict[str, Any]:
     status = "ok" if scores or choices else "refused"
     return {"item": item, "rubric": rubric, "repeat": repeat, "status": status, "scores": scores, "choices": choices,
-            "order": order, "cost": 0.001, "server_model": "planted-1"}  # fmt: skip
+            "order": order, "cost": 0.001, "server_model": "planted-1", "evidence": {}}  # fmt: skip
 
 
 class PlantedJudge(Judge):

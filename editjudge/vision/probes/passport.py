@@ -470,8 +470,18 @@ def _item(scene: PassportScene, view: str) -> str:
 
 # --- answers ------------------------------------------------------------------------------------------------
 
-_FIELDS = ("item", "rubric", "repeat", "status", "scores", "choices", "order", "cost", "server_model", "cached",
-           "key")  # fmt: skip
+_FIELDS = (
+    "item",
+    "rubric",
+    "repeat",
+    "status",
+    "scores",
+    "choices",
+    "order",
+    "cost",
+    "server_model",
+    "evidence",
+)
 
 
 @dataclass
@@ -680,6 +690,9 @@ def issue(
     answers = PassportAnswers.read(made, store, runs)
     costs = [row["cost"] for row in answers.rows]
     models = {row["server_model"] for row in answers.rows if row["server_model"]}
+    # The embedded judge has no server, but versions.
+    versions = {row["evidence"].get("version") for row in answers.rows} - {None}
+    models |= {f"version {version}" for version in versions}
     binding = Binding(
         {rubric.name: rubric.hash for rubric in made.rubrics},
         settings_of(layout, options),
