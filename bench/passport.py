@@ -15,7 +15,7 @@ from collections import Counter
 import numpy as np
 
 from editjudge.stats.columns import Floats
-from editjudge.stats.sign_flip import decide, noise_effect, paired_effect
+from editjudge.stats.sign_flip import PairedEffect, decide, noise_effect, paired_effect
 from editjudge.vision.probes.passport import QUICK, PassportLine, lines
 
 QUALITY = {
@@ -106,13 +106,16 @@ def false_alarms(noise: float, n: int, judges: int) -> tuple[float, Counter[str]
 
 
 def power(noise: float, n: int, bias: float, judges: int) -> tuple[float, float]:
-    """Return the share of judges whose bias for saturation is found, and the share that is wrongly called free of it."""
-    answers = Counter(
-        SimulatedJudge(noise, n, seed, "saturation", bias).verdicts(asked(n))[
-            "no_bias:saturation"
-        ]
-        for seed in range(judges)
-    )
+    """Return the share of judges whose bias for saturation is found, and the share that is wrongly called free of it.
+    The other lines of the family get p = 1, the worst case for Holm's correction."""
+    every = asked(n)
+    place = [line.name for line in every].index("no_bias:saturation")
+    effects = [PairedEffect(0.0, None, 1.0, n)] * len(every)
+    answers: Counter[str] = Counter()
+    for seed in range(judges):
+        judge = SimulatedJudge(noise, n, seed, "saturation", bias)
+        effects[place] = paired_effect(judge.differences(every[place]))
+        answers[decide([line.rule for line in every], effects)[place]] += 1
     return answers["no"] / judges, answers["yes"] / judges
 
 
@@ -124,12 +127,22 @@ def free(noise: float, n: int, judges: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--judges", type=int, default=200)
-    judges = parser.parse_args().judges
+    parser.add_argument("--power", action="store_true", help="only the table of power")
+    options = parser.parse_args()
+    if not options.power:
+        print_false_alarms(options.judges)
+    print_power(options.judges)
+
+
+def print_false_alarms(judges: int) -> None:
     print("false alarms: share of honest judges with any `no` beside noise_sd")
     for n in (12, 24, 48):
         for noise in (0.0, 0.25, 0.5, 1.0):
             share, named = false_alarms(noise, n, judges)
             print(f"n {n:3}  SD {noise:4}: {share:.3f}  {dict(named)}", flush=True)
+
+
+def print_power(judges: int) -> None:
     print("SD | photographs | bias .5 found | called free | bias 1 found | honest shown free")  # fmt: skip
     for noise in (0.5, 1.0):
         for n in (12, 24, 48, 96, 192):

@@ -150,6 +150,13 @@ _HELP = {
     help="Stop asking judges once this is spent.",
 )
 @click.option(
+    "--canary",
+    type=Finite(min=0, min_open=True),
+    metavar="MINUTES",
+    help="Ask a known edit at this interval, and raise an alarm on /metrics and /healthz when the answer moves beyond "
+    "its noise. Default: off.",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(1),
     help="Maximum number of requests in flight to a judge.",

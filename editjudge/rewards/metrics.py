@@ -95,11 +95,7 @@ class RewardFigures:
             "held_bytes": ("Bytes of the waiting requests.", held),
             "spent_dollars": ("Cost of the judges since the server started.", spent),
         }
-        text = self._counters()
-        for name, (meaning, value) in gauges.items():
-            if value is not None:
-                text += _family(name, "gauge", meaning, {"": value})
-        return text
+        return self._counters() + gauges_text(gauges)
 
     def _counters(self) -> str:
         by_protocol = {
@@ -139,6 +135,15 @@ class RewardFigures:
                 yield f'{{{label},quantile="{share:g}"}}', value
             yield f"_sum{{{label}}}", self.total_seconds[protocol]
             yield f"_count{{{label}}}", self.requests[protocol]
+
+
+def gauges_text(gauges: Mapping[str, tuple[str, float | None]]) -> str:
+    """Return the text of gauges, each with its description. An undefined one is left out."""
+    return "".join(
+        _family(name, "gauge", meaning, {"": value})
+        for name, (meaning, value) in gauges.items()
+        if value is not None
+    )
 
 
 def at_work(spans: Iterable[tuple[float, float]], begun: float, ended: float) -> float:

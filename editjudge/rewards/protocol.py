@@ -82,6 +82,8 @@ class Terms:
     """Whether to ask again even if the store has the answer. The earlier answer is kept as well."""
     budget: float | None = None
     """Maximum US dollars that this server may spend on judges."""
+    canary: float | None = None
+    """Minutes between two questions about a known edit, which notice a judge whose answers move. None asks none."""
     max_samples: int = 16
     """Maximum number of answers to one question that a request may ask for."""
     dialects: tuple[str, ...] = ()

@@ -23,8 +23,9 @@ from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judgement import DONE
 from editjudge.judges.cost import check_budget
 from editjudge.judges.registry import check_answers
+from editjudge.rewards.canary import Canary, watching
 from editjudge.rewards.dialects import REWARD, Dialect, Sent, chosen, native_path
-from editjudge.rewards.metrics import RewardFigures, at_work
+from editjudge.rewards.metrics import RewardFigures, at_work, gauges_text
 from editjudge.rewards.offer import JudgePanel, Offer
 from editjudge.rewards.protocol import (
     JudgeRequest,
@@ -73,7 +74,8 @@ def extension(site: Site) -> Extension:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with open_queue(site.store, terms, service.offer.rubrics) as queue:
             app.state.queue = queue
-            yield
+            async with watching(service.canary, queue):
+                yield
 
     return Extension(
         routes,
@@ -178,6 +180,9 @@ class _Service:
         check_budget(terms.budget, list(judges), terms.options)
         models = RequestModels(terms, judges, self.offer.askable(), self.offer.names)
         self.reader = RequestReader(models, terms.edits)
+        self.canary: Canary | None = None
+        if terms.canary is not None:
+            self.canary = Canary(terms.canary, self.offer.default_questions())
         secured = bool(site.token or site.service_token)
         self._document = openapi(models, secured=secured)
 
@@ -208,7 +213,12 @@ class _Service:
 
     async def health(self, request: Request) -> Response:
         queue: JudgingQueue = request.app.state.queue
-        about = {"version": editjudge.__version__, "waiting": queue.edits}
+        about: dict[str, object] = {"version": editjudge.__version__}
+        about["waiting"] = queue.edits
+        if self.canary:
+            about["canary"] = self.canary.as_json()
+            if self.canary.alarm and not queue.closing:
+                about["status"] = "alarm"
         return _readiness(queue, about)
 
     async def metrics(self, request: Request) -> Response:
@@ -216,6 +226,8 @@ class _Service:
         text = self.figures.prometheus_text(
             waiting=queue.edits, held=queue.held, spent=queue.budget.spent
         )
+        if self.canary:
+            text += gauges_text(self.canary.gauges())
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     # --- judging ----------------------------------------------------------------------------------------------

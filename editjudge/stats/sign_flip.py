@@ -73,16 +73,17 @@ def paired_effect(differences: Sequence[float] | Floats) -> PairedEffect:
     mean = float(values.mean())
     means = _subsets(n) @ values
     # Rounding errors would break ties with 0 at random.
-    means = np.sort(np.where(np.abs(means) < 1e-9, 0.0, means))
+    means[np.abs(means) < 1e-9] = 0.0
     flips = len(means) + 1
-    below = 1 + int(np.searchsorted(means, 0.0, side="right"))
-    above = 1 + len(means) - int(np.searchsorted(means, 0.0, side="left"))
+    below = 1 + int(np.count_nonzero(means <= 0))
+    above = 1 + int(np.count_nonzero(means >= 0))
     p = min(1.0, 2 * min(below, above) / flips)
     # Sampled subsets are a part of all of them, so that the rank is rounded down.
     rank = math.floor(ALPHA / 2 * flips)
     if rank == 0:
         return PairedEffect(mean, None, p, n)
     hidden = ROUNDING * (1 - (ALPHA / 2) ** (1 / n))
+    means.partition((rank - 1, len(means) - rank))
     lo = min(float(means[rank - 1]), mean - hidden)
     hi = max(float(means[-rank]), mean + hidden)
     return PairedEffect(mean, Interval(lo, hi), p, n)

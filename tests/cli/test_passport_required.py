@@ -14,7 +14,7 @@ from editjudge.judges.judge import Options
 from editjudge.report.passport import Binding, Passport, Quality, settings_of
 from editjudge.rubrics.files import resolve
 from editjudge.stats.sign_flip import Decision
-from tests.running.made import edits, editjudge
+from tests.running.made import editjudge, edits
 
 ONLINE = resolve(["online"])
 PASSPORT = Passport(
@@ -89,7 +89,7 @@ def test_an_unmet_passport_fails_a_gate_whose_scores_pass(
 
 
 def test_a_passport_of_other_questions_is_refused(store: Path, tmp_path: Path) -> None:
-    others = [
+    others: list[dict[str, Any]] = [
         {"judge": "openai/gpt-4.1"},
         {"binding": replace(PASSPORT.binding, rubrics={"quality": "0" * 64})},
         {"binding": replace(PASSPORT.binding, settings="0" * 64)},
