@@ -104,7 +104,7 @@ def command(
             )
         if pairs:
             answer = report_pairs(pairs)
-            text = rendered_pairs(pairs, format_) if format_ else ""
+            text = rendered_pairs(pairs, format_, store) if format_ else ""
         else:
             scores = load_run(run, by, use=use, evidence=True)
             scores = scores.with_passports(map(Passport.read, passports))

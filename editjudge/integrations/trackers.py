@@ -14,6 +14,9 @@ of another package is declared as an entry point of `editjudge.trackers`:
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+
+from PIL import Image, ImageOps
 
 from editjudge.redaction import redacted_address
 from editjudge.report.tracking import TrackedRun
@@ -60,9 +63,21 @@ def log_wandb(run: TrackedRun, where: str) -> str:
         settings=settings,
     ) as active:
         for step in run.steps:
-            worst = [wandb.Image(w.image, caption=w.caption) for w in step.worst]
+            size = _common_size([w.image for w in step.worst])
+            worst = [
+                wandb.Image(
+                    ImageOps.pad(w.image, size, color="white"), caption=w.caption
+                )
+                for w in step.worst
+            ]
             active.log({**step.metrics, "worst": worst}, step=step.step)
         return active.dir if active.offline else str(active.url)
+
+
+def _common_size(images: Sequence[Image.Image]) -> tuple[int, int]:
+    """Return a size that holds each of these images. W&B displays images of several sizes incorrectly."""
+    width = max((image.width for image in images), default=1)
+    return width, max((image.height for image in images), default=1)
 
 
 def log_tensorboard(run: TrackedRun, where: str) -> str:

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from editjudge import plugins
-from editjudge.edit import Edit
+from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.errors import EditjudgeError, ImageError
 from editjudge.judgement import DONE, JudgementRow, instruction_warning
 from editjudge.media.image import decode, digest
+from editjudge.orders import ORDERS
 from editjudge.report.contradictions import refutations
 from editjudge.report.run_data import RunData
 from editjudge.rubrics.prompt import ask
@@ -355,10 +356,14 @@ class Card:
 
     def _column(self, row: JudgementRow) -> str:
         """Return the heading of the judgement's score column, which is the judge's name. On a card with two edits it is
-        the model's name, followed by the judge's if there are several judges."""
+        the model's name, followed by the judge's if there are several judges. On a card with a pair it says which
+        output was shown first."""
+        several = len({other["judge"] for other in self.judgements}) > 1
+        if row["variant"] in ORDERS:
+            order = f"{row['variant'][0].upper()} first"
+            return f"{row['judge']}, {order}" if several else order
         if len(self.items) == 1:
             return str(row["judge"])
-        several = len({other["judge"] for other in self.judgements}) > 1
         return f"{row['model']} by {row['judge']}" if several else str(row["model"])
 
     @property
@@ -372,9 +377,10 @@ class Card:
         """Return the scores keyed by factor and column. Repeats are listed side by side."""
         table: dict[str, dict[str, list[str]]] = {}
         for row in self.judgements:
-            values = dict.fromkeys(row["abstained"], "abstained") | (
-                row["scores"] or {}
-            )
+            values: dict[str, object] = dict.fromkeys(row["abstained"], "abstained")
+            values |= row["scores"] or {}
+            for factor, choice in (row["choices"] or {}).items():
+                values[factor] = choice.upper() if choice in ("a", "b") else choice
             for factor, value in values.items():
                 cells = table.setdefault(factor, {})
                 cells.setdefault(self._column(row), []).append(str(value))
@@ -384,7 +390,7 @@ class Card:
 
 
 def sections(
-    run: RunData, store: Store, view: EditView, galleries: Sequence[Gallery]
+    run: RunRecord, store: Store, view: EditView, galleries: Sequence[Gallery]
 ) -> list[dict[str, object]]:
     """Return the galleries with their cards. Edits that already have a card in an earlier gallery are listed in `again`
     as links."""
@@ -406,21 +412,27 @@ def sections(
 
 
 def _card(
-    run: RunData, store: Store, view: EditView, names: Sequence[str], anchor: str
+    run: RunRecord, store: Store, view: EditView, names: Sequence[str], anchor: str
 ) -> Card:
-    items = [next(store.items(run.run, name), Item(name)) for name in names]
+    items = [next(store.items(run, name), Item(name)) for name in names]
     rows = [
         row
         for name in names
-        for row in store.judgements(run.run, item=name)
+        for row in store.judgements(run, item=name)
         if row["status"] != PENDING
     ]
     visible = rows[:_VERDICTS]
-    refuted = refutations(store, run.run, list(names))
+    refuted = refutations(store, run, list(names))
     images = [(items[0], role, caption) for role, caption in _ROLES.items()]
     if len(items) > 1:
         images = [(item, "edited", item.model or "Edited") for item in items]
         images.insert(0, (items[0], "input", "Input"))
+    if PAIR_ROLES[0] in items[0].images:
+        images = [(items[0], "input", "Input")]
+        for role, side in zip(PAIR_ROLES, "ab", strict=True):
+            model = items[0].metadata.get(f"model_{side}")
+            caption = f"{side.upper()} · {model}" if model else side.upper()
+            images.append((items[0], role, caption))
     thumbnails = (
         (caption, view.thumbnail(item, role)) for item, role, caption in images
     )

@@ -134,7 +134,7 @@ def page(
         people=[table for table in agreed.tables if table.rows] if agreed else [],
         people_charts=agreed.charts if agreed else [],
         contradictions=_contradictions(run),
-        galleries=sections(run, store, view, galleries),
+        galleries=sections(run.run, store, view, galleries),
         example=item.item if item else "",
         questions=[question for question in questions if question[2]],
         omitted=omitted,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from editjudge.store.ratings import ratings_of
 from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.scores import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.store import Store
+
+if TYPE_CHECKING:
+    from editjudge.report.gallery import Gallery
 
 MATRIX = 8
 """Maximum number of models in a matrix of win rates. If there are more, their pairs are listed instead."""
@@ -195,8 +198,9 @@ def win_rates(pairs: PairRun) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def rendered_pairs(pairs: PairRun, form: str) -> str:
-    """Return the report of a pairwise run as text in the given format, with every factor."""
+def rendered_pairs(pairs: PairRun, form: str, store: Store) -> str:
+    """Return the report of a pairwise run as text in the given format, with every factor. The store is read for the
+    images in HTML."""
     answer = report_pairs(pairs)
     tables = [_verdicts(pairs)]
     charts = []
@@ -207,6 +211,7 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
     title = f"Run {pairs.run.name}"
     if form not in ("html", "fragment"):
         return written(form, title, answer.lead, tables, _long(pairs), answer.document)
+    from editjudge.report.gallery import EditView, sections
     from editjudge.report.templating import render
 
     return render(
@@ -217,7 +222,46 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
         lead=answer.lead,
         charts=charts,
         tables=tables,
+        galleries=sections(
+            pairs.run, store, EditView(pairs.run, store), _galleries(pairs)
+        ),
     )
+
+
+def _galleries(pairs: PairRun) -> list[Gallery]:
+    """Return pairs that the first judge decided on its ranking factor, and pairs that flipped with the order."""
+    from editjudge.report.gallery import CARDS, Gallery
+
+    judge = pairs.judges[0]
+    factor = pairs.factors(judge)[0]
+    decided = []
+    flipped = []
+    for pair in pairs.answers:
+        if pair.judge == judge and factor in pair.answers:
+            decision = pair.decision(factor)
+            if decision.flipped:
+                flipped.append(pair.item)
+            elif decision.verdict in ("a", "b"):
+                decided.append(pair.item)
+    step = max(1, len(decided) // CARDS)
+    by = f"on {factor} by {judge}"
+    galleries = [
+        Gallery(
+            "decided",
+            "Decided pairs",
+            f"One output is better {by}, in every order that was asked.",
+            decided[::step][:CARDS],
+            len(decided),
+        ),
+        Gallery(
+            "flipped",
+            "Flipped with the order",
+            f"A different output is better {by} in each order, so the position decided.",
+            flipped[:CARDS],
+            len(flipped),
+        ),
+    ]
+    return [gallery for gallery in galleries if gallery.items]
 
 
 def _verdicts(pairs: PairRun) -> Table:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from editjudge.report.words import reason_text
 
@@ -67,6 +67,7 @@ def _templates() -> jinja2.Environment:
         "short": short,
         "px": pixels,
         "webp": webp_url,
+        "breakable": breakable,
         "capitalised": capitalised,
     }
     made = environment(_FOLDER, visible, filters)
@@ -96,6 +97,11 @@ def clipped(text: str, most: int) -> str:
 def short(text: str, most: int) -> str:
     """Return a label cut to `most` characters. A table next to it shows the full name."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def breakable(key: str) -> Markup:
+    """Return a key that may be broken after each underscore, as it is written in a terminal."""
+    return Markup(escape(key).replace("_", Markup("_<wbr>")))  # noqa: S704
 
 
 def capitalised(text: str) -> str:

@@ -462,7 +462,7 @@ def _report(store: Store, run: RunRecord) -> str:
     from editjudge.report.summary import measure
 
     if pairs := load_pairs(store, str(run.id)):
-        return rendered_pairs(pairs, "html")
+        return rendered_pairs(pairs, "html", store)
     return rendered(measure(load(store, str(run.id), evidence=True)), "html", store)
 
 

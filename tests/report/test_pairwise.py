@@ -56,6 +56,16 @@ def report(store: Path, *words: object) -> Told:
     return done
 
 
+def test_a_page_shows_decided_and_flipped_pairs_with_their_images(
+    store: Path,
+) -> None:
+    page = report(store, "--format", "html").out
+    decided, flipped = page.split('id="decided"')[1].split('id="flipped"')
+    assert decided.count("<article") == 6 and decided.count("<img") == 18
+    assert flipped.partition("</section>")[0].count("<article") == 1
+    assert shows(decided, "A · ann", "B · bob", "A first", "B first")
+
+
 def test_every_form_has_flips_win_rates_and_strengths(
     store: Path, tmp_path: Path
 ) -> None:
