@@ -176,7 +176,7 @@ def _question(rubric: Rubric, layout: Layout | None) -> Question:
         group, dot, field = name.partition(".")
         text = f"(the {name} of the edit)"
         if dot:
-            metadata.setdefault("each", {})[field] = text
+            metadata.setdefault(group, {})[field] = text
         elif group not in TEXT_ROLES:
             metadata[name] = text
     edit = Edit(

@@ -19,7 +19,7 @@ from editjudge.orders import ORDERS, SWAPPED, read_choice
 from editjudge.redaction import redacted_settings
 from editjudge.rubrics.model import Layout, Rubric
 from editjudge.rubrics.prompt import Question, ask, layout_of
-from editjudge.rubrics.verdict import Failure, Remark, Verdict
+from editjudge.rubrics.verdict import UNSCORED, Failure, Remark, Verdict
 
 T = TypeVar("T")
 
@@ -226,7 +226,8 @@ class Work(NamedTuple):
         fields["exchanges"] = tuple(exchanges)
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
-        answered = bool(outcome.scores or outcome.choices)
+        is_stage = not self.rubric.factors
+        answered = bool(outcome.scores or outcome.choices or is_stage)
         notes = outcome.notes
         if self.rubric.answer.id_key and self.is_exact:
             notes = (*notes, _ID_UNCHECKED)
@@ -236,9 +237,12 @@ class Work(NamedTuple):
         }
         # A factor with a score may abstain from the expected score alone.
         fields["abstained"] = {**fields.get("abstained", {}), **silent}
+        if outcome.unscored:
+            unscored = {UNSCORED: dict(outcome.unscored)}
+            fields["evidence"] = {**fields.get("evidence", {}), **unscored}
         return self.judgement(
             "ok" if answered else "abstained",
-            scores=outcome.scores if outcome.scores else None,
+            scores=outcome.scores if outcome.scores or is_stage else None,
             choices=outcome.choices or None,
             justifications=outcome.justifications if answered else None,
             violations=outcome.violations,

@@ -135,7 +135,7 @@ def _factor_paths(
         case "entries":
             reason = (*entry, answer.reason_key) if answer.reason_key else ()
             return (*entry, answer.score_key), reason
-        case "scores" | "list" | "lines" | "token" | "marked":
+        case "scores" | "list" | "lines" | "token" | "marked" | "text":
             return entry, ()
         case _:
             assert_never(answer.form)
@@ -237,6 +237,8 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
     if rubric.answer.form == "lines":
         values = {factor.key: f"<{plain_words(factor)}>" for factor in rubric.factors}
         return _as_lines(rubric, values, f"<{reason_words(rubric)}>")
+    if rubric.answer.form == "text":
+        return f"<{reason_words(rubric)}>"
     if not rubric.answer.is_json:
         return f"<{plain_words(rubric.factors[0])}>"
     return "\n".join(_shape(rubric, answer_tree(rubric), identifier))
@@ -290,7 +292,8 @@ def reason_words(rubric: Rubric) -> str:
     """Return the phrase by which the question describes a reason."""
     if limits := rubric.answer.words:
         return f"{limits[0]} to {limits[1]} words of visible evidence"
-    return rubric.answer.reason or "the reason for the score"
+    default = "the reason for the score" if rubric.factors else "your text"
+    return rubric.answer.reason or default
 
 
 def plain_words(factor: Factor) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
@@ -18,7 +19,7 @@ from editjudge.errors import did_you_mean
 from editjudge.rubrics import replies
 from editjudge.rubrics.answer import AnswerNode, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
-from editjudge.rubrics.model import Consistency, Factor, Rubric
+from editjudge.rubrics.model import STAGE_TEXT, Consistency, Factor, Rubric
 from editjudge.rubrics.replies import CUT, Candidate, NoAnswer, Scan, scan
 from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
@@ -51,6 +52,8 @@ def check(
                 reading.take_lines(_without_thoughts(rubric, text))
             case "token" | "marked":
                 reading.take_word(_without_thoughts(rubric, text))
+            case "text":
+                reading.take_text(_without_thoughts(rubric, text))
             case "entries" | "scores" | "list" | "nested":
                 reading.take_json(text)
             case _:
@@ -84,6 +87,12 @@ _DECLINES = re.compile(
     r"|not able to (?:assist|help|comply)|against (?:my|the|our) (?:content |usage )?polic)",
     re.IGNORECASE,
 )
+_ONLY_DECLINES = re.compile(
+    r"\W*(?:(?:i['’]m|i am) (?:very )?sorry|sorry\b|i (?:can(?:no|['’])?t|can not|won['’]t|am unable to) "
+    r"(?:help|assist|comply|do that|fulfil))",
+    re.IGNORECASE,
+)
+"""Beginning of a short reply that is a refusal and not a description. "I cannot see a difference" is a description."""
 _OPENING = 400
 """Number of characters at the start of a reply in which to look for a refusal. Later in a reply, the same words usually
 describe the images.
@@ -156,6 +165,7 @@ class _ReplyReading:
         self.choices: dict[str, str] = {}
         self.justifications: dict[str, str] = {}
         self.abstained: dict[str, str] = {}
+        self.unscored: dict[str, object] = {}
         self.shared_reason: str | None = None
         self.reasons: list[Remark] = []
         """Reasons why there is no verdict."""
@@ -171,7 +181,12 @@ class _ReplyReading:
             for factor in self.rubric.factors
         }
         justifications = {k: text for k, text in reasons.items() if text is not None}
-        remarks = list(_length_remarks(self.rubric, justifications))
+        texts = justifications
+        if not self.rubric.factors:
+            texts = {
+                k: text for k, text in self.unscored.items() if isinstance(text, str)
+            }
+        remarks = list(_length_remarks(self.rubric, texts))
         lengths = [remark for remark in remarks if remark.code != _UNCOUNTED]
         uncounted = [remark for remark in remarks if remark.code == _UNCOUNTED]
         violations = tuple(self.violations)
@@ -185,6 +200,7 @@ class _ReplyReading:
             (*notes, *uncounted),
             self.choices,
             self.abstained,
+            self.unscored,
         )
 
     # the forms of an answer
@@ -267,6 +283,13 @@ class _ReplyReading:
         reason = text.replace(CUT, "").replace(marks[0], "").strip()
         self.justifications[factor.key] = reason
 
+    def take_text(self, reply: Scan) -> None:
+        """Read a reply that is a text without scores."""
+        text = replies.without_fences(reply.before.replace(CUT, ""))
+        if not text or (len(text) < _OPENING and _ONLY_DECLINES.match(text)):
+            raise _no_answer(self.rubric, reply, "the reply declines, or holds no text")
+        self.unscored[STAGE_TEXT] = text
+
     # JSON
 
     def _chosen(self, candidates: Sequence[Candidate]) -> Json:
@@ -329,6 +352,8 @@ class _ReplyReading:
                 if not _is_kind(value, part.json_type):
                     expected = f"a value of the kind {part.json_type}"
                     self._refuse_type(path, expected, value)
+                else:
+                    self.unscored[path] = _plain(value)
             case _:
                 self._take_text(part, value, path)
 
@@ -340,6 +365,8 @@ class _ReplyReading:
         elif factor:
             self.justifications[factor] = value
         elif part.kind == "text":
+            if not self.rubric.factors or self.shared_reason is not None:
+                self.unscored[path] = value
             self._share(value)
         elif self.identifier not in (None, value):
             message = f'"{path}" is "{value[:80]}" but the question was about "{self.identifier}"'
@@ -439,6 +466,19 @@ class _ReplyReading:
     def _refuse(self, code: str, message: str, factor: str | None = None) -> None:
         if len(self.reasons) < MAX_REASONS:
             self.reasons.append(Remark(code, message, factor))
+
+
+def _plain(value: object) -> object:
+    """Return a value that is not scored as plain JSON. Its numbers are ordinary ones, unless they are too large."""
+    match value:
+        case WrittenNumber():
+            number = float(value)
+            return number if math.isfinite(number) else str(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+    return value
 
 
 def _is_text(value: object) -> bool:

@@ -271,6 +271,12 @@ def parse_when(text: str) -> Term:
         raise FieldError(f"{error}; {such_as}", "when", code=error.code) from None
 
 
+def condition_columns(when: str) -> list[Term]:
+    """Return the terms of a condition that refer to a column."""
+    terms = parse_when(when).walk() if when else ()
+    return [term for term in terms if term.op in ("column", "in", "given")]
+
+
 def names_in(text: str, where: str) -> tuple[str, ...]:
     """Return the names of factors in a comparison, without checking that they exist. Raise `RubricError` if the text is
     not a comparison.

@@ -15,7 +15,7 @@ from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Layout, Rubric, plain_content
 from editjudge.rubrics.scale import FieldError, FileContent
-from editjudge.rubrics.sets import RubricSet, ScoreError, asking, fuse
+from editjudge.rubrics.sets import MemberError, RubricSet, ScoreError, asking, fuse
 from editjudge.rubrics.strict_yaml import (
     Lines,
     dump_plain,
@@ -184,7 +184,7 @@ def parse_any(
     if "rubrics" in data:
         return _set(data, lines, source, folder)
     rubric = _rubric(data, lines, source)
-    if rubric.after:
+    if rubric.told:
         line = lines.get(("after",), 1)
         raise RubricError(
             f"{source}:{line}: after: only a rubric in a set can follow another one",
@@ -233,6 +233,10 @@ def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSe
     except RubricError as error:
         name = error.name if isinstance(error, ScoreError) else ""
         line = lines.get(("score", name), 1)
+        if isinstance(error, MemberError):
+            number = [rubric.name for rubric in rubrics].index(error.rubric)
+            inside = lines_below(lines, "rubrics", number)
+            line = inside.get((error.key,), inside.get((), 1))
         raise RubricError(f"{source}:{line}: {error}", code=error.code) from None
 
 
@@ -302,6 +306,9 @@ def _file_below(name: object, folder: Path | None) -> str | None:
 def _rubric(data: Json, lines: Lines, source: str) -> Rubric:
     # The rubric's scale applies to every factor without a scale.
     scale = data.pop("scale", None)
+    answer = data.get("answer")
+    if isinstance(answer, dict) and answer.get("form") == "text":
+        data.setdefault("factors", [])
     factors = data.get("factors")
     for factor in factors if scale is not None and isinstance(factors, list) else ():
         if isinstance(factor, dict):
@@ -335,8 +342,9 @@ def _keys(owner: type[DataclassInstance]) -> list[str]:
 def dump(rubric: Rubric) -> str:
     """Return a rubric as YAML. Parsing it gives an equal rubric."""
     data = plain_content(rubric, _is_default)
-    scale = data["factors"][0]["scale"]
-    if all(factor["scale"] == scale for factor in data["factors"]):
+    scales = [factor["scale"] for factor in data["factors"]]
+    scale = scales[0] if scales else None
+    if scales and all(factor["scale"] == scale for factor in data["factors"]):
         for factor in data["factors"]:
             del factor["scale"]
         data = {"name": data.pop("name"), "scale": scale, **data}

@@ -115,7 +115,9 @@ FREE_KINDS = ("list", "object")
 """Kinds of values that are asked for and not scored. A value of a free kind may hold anything."""
 
 
-AnswerForm = Literal["entries", "scores", "list", "nested", "lines", "token", "marked"]
+AnswerForm = Literal[
+    "entries", "scores", "list", "nested", "lines", "token", "marked", "text"
+]
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class AnswerFormat(FileContent):
     """Form of the answer. In JSON, each factor is an object with score and reason (`entries`), a bare score
     (`scores`), an item of one list (`list`), or a value at its `path` (`nested`). Without JSON, there is a line for
     each factor, `Label: 4` (`lines`), the score is the whole reply (`token`), or one of the choices, such as
-    `[[A>B]]`, is anywhere in the reply (`marked`).
+    `[[A>B]]`, is anywhere in the reply (`marked`). A reply of the form `text` is a text for later rubrics, without
+    any score.
     """
     score_key: str = "score"
     reason_key: str = "justification"
@@ -176,9 +179,9 @@ class AnswerFormat(FileContent):
                 "form",
             ),
             (
-                form == "token" and self.texts,
+                form in ("token", "text") and self.texts,
                 "texts_of_token",
-                "form token: the score is the whole reply; remove texts",
+                f"form {form}: it is the whole reply; remove texts",
                 "form",
             ),
             (
@@ -227,7 +230,7 @@ class AnswerFormat(FileContent):
         match self.form:
             case "entries" | "scores" | "list" | "nested":
                 return True
-            case "lines" | "token" | "marked":
+            case "lines" | "token" | "marked" | "text":
                 return False
             case _:
                 assert_never(self.form)
@@ -335,8 +338,8 @@ class Rubric(FileContent):
     """Column with a list. The question is asked once for each element, named `each`, with fields such as
     `each.question`.
     """
-    after: str = field(default="", metadata=_ASKING)
-    """Earlier rubric of the set, whose scores and reasons are available as the text `earlier`."""
+    after: str | tuple[str, ...] = field(default="", metadata=_ASKING)
+    """Earlier rubrics of the set, whose answers are available as the text `earlier`."""
     samples: int = field(default=1, metadata=_ASKING)
     """Number of questions in each repeat of a run."""
 
@@ -344,7 +347,18 @@ class Rubric(FileContent):
         scales = {factor.key: factor.scale for factor in self.factors}
         keys = [factor.key for factor in self.factors]
         refuse(
-            (not keys, "no_factors", "a rubric needs at least one factor", "factors"),
+            (
+                not keys and not self.values,
+                "no_factors",
+                "a rubric needs at least one factor, or an answer for later rubrics (form text, texts or others)",
+                "factors",
+            ),
+            (
+                keys and self.answer.form == "text",
+                "factors_of_text",
+                "form text: a text has no scores; remove the factors, or choose another form",
+                "factors",
+            ),
             (
                 len(scales) < len(keys),
                 "factor_twice",
@@ -442,6 +456,14 @@ class Rubric(FileContent):
 
     def _check_form(self, names: list[str]) -> None:
         form = self.answer.form
+        refuse(
+            (
+                not self.factors and form in ("list", "lines", "token", "marked"),
+                "no_factors",
+                f"form {form}: a rubric needs at least one factor",
+                "factors",
+            )
+        )
         split = {name: path_keys(name) for name in names}
         prefixes = {keys[:n] for keys in split.values() for n in range(len(keys))}
         paths = [n for n, keys in split.items() if keys in prefixes or "" in keys]
@@ -568,7 +590,7 @@ class Rubric(FileContent):
     def _check_asking(self) -> None:
         if self.when:
             parse_when(self.when)
-        if self.after and EARLIER not in self.texts:
+        if self.told and EARLIER not in self.texts:
             object.__setattr__(self, "texts", (*self.texts, EARLIER))
         texts, images = (
             [n for n in names if n.split(".")[0].rpartition("@")[2] == EACH]
@@ -590,7 +612,7 @@ class Rubric(FileContent):
                 "samples",
             ),
             (
-                EARLIER in self.texts and not self.after,
+                EARLIER in self.texts and not self.told,
                 "no_earlier_rubric",
                 f"texts list {EARLIER}, the answer of another rubric: name it with `after`",
                 "texts",
@@ -623,6 +645,24 @@ class Rubric(FileContent):
         return next(factor for factor in self.factors if factor.key == key)
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the earlier rubrics whose answers are the text `earlier`."""
+        after = self.after
+        return after if isinstance(after, tuple) else (after,) if after else ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the values in an answer that later rubrics may use: factors, texts and values without a score."""
+        others = (other.partition(":")[0] for other in self.answer.others)
+        text = (STAGE_TEXT,) if self.answer.form == "text" else ()
+        return (
+            *(factor.key for factor in self.factors),
+            *self.answer.texts,
+            *others,
+            *text,
+        )
+
+    @property
     def pairwise(self) -> bool:
         """Whether the rubric shows two outputs and asks which is better."""
         return {*PAIR_ROLES} <= {*self.images}
@@ -630,7 +670,7 @@ class Rubric(FileContent):
     @property
     def chooses(self) -> bool:
         """Whether answers are choices instead of scores."""
-        return bool(self.factors[0].scale.choices)
+        return bool(self.factors and self.factors[0].scale.choices)
 
     def content(self) -> Json:
         """Return the rubric as plain data, in the form that is stored and hashed."""
@@ -692,6 +732,8 @@ ASKING = tuple(
 EACH = "each"
 EARLIER = "earlier"
 """Name of the current list element, and name of the answer to an earlier rubric."""
+STAGE_TEXT = "text"
+"""Name of the text that is the whole reply of a rubric without scores."""
 MAX_SAMPLES = 100
 _INPUT_NAME = re.compile(
     r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?(?:@[^\W\d][\w.-]{0,99})?"

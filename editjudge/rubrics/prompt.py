@@ -330,6 +330,8 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
     match form:
         case "marked":
             return f"End your reply with one of these and no other: {shape[1:-1]}"
+        case "text":
+            return f"Reply with plain text: {shape[1:-1]}. No score is asked for."
         case "token":
             return f"Reply with {plain_words(rubric.factors[0])}, and nothing before or after it: no words, no marks."
         case "lines":
@@ -346,7 +348,7 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
 def _json_format(rubric: Rubric, shape: str, name: str | None) -> str:
     answer = rubric.answer
     count = len(rubric.factors)
-    factors = "" if count == 1 else f", with all {count} factors in it"
+    factors = "" if count <= 1 else f", with all {count} factors in it"
     if answer.sections:
         *reasoning, last = answer.sections
         headings = ", then ".join(f'"## {title}"' for title in reasoning)
@@ -370,6 +372,8 @@ def _json_format(rubric: Rubric, shape: str, name: str | None) -> str:
 
 def _number_rule(rubric: Rubric) -> str:
     scales = [factor.scale for factor in rubric.factors]
+    if not scales:
+        return "No score is asked for."
     if rubric.chooses:
         return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
     if rubric.answer.quoted:

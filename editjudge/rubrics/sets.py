@@ -19,18 +19,27 @@ Pass its path instead of a rubric's name::
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict, TypeVar
 
 from editjudge.canonical import Json, json_hash
 from editjudge.edit import Edit
-from editjudge.errors import ManifestError, RubricError, UsageError
+from editjudge.errors import ManifestError, RubricError, UsageError, did_you_mean
 from editjudge.rubrics.evaluation import applies
-from editjudge.rubrics.expression import EVERY, FUNCTIONS, Member, Ref, Term, parse
+from editjudge.rubrics.expression import (
+    EVERY,
+    FUNCTIONS,
+    Member,
+    Ref,
+    Term,
+    condition_columns,
+    parse,
+)
 from editjudge.rubrics.model import ASKING, Rubric
 from editjudge.values import column, place_among, word_of
 
@@ -127,6 +136,15 @@ class ScoreError(RubricError):
         self.name = name
 
 
+class MemberError(RubricError):
+    """Raised when a rubric of a set does not fit the others."""
+
+    def __init__(self, rubric: str, key: str, message: str, code: str) -> None:
+        super().__init__(message, code=code)
+        self.rubric = rubric
+        self.key = key
+
+
 def formulas(
     scores: Mapping[str, ScoreText], members: Sequence[Member]
 ) -> list[Formula]:
@@ -202,13 +220,32 @@ class RubricSet:
                     f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name',
                     code="two_of_one_name",
                 )
-            if rubric.after and rubric.after not in names:
-                raise RubricError(
-                    f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before',
-                    code="after_a_later_rubric",
-                )
+            self._check_earlier(rubric, names)
             names.append(rubric.name)
         _ = self.formulas
+
+    def _check_earlier(self, rubric: Rubric, before: Sequence[str]) -> None:
+        """Raise `MemberError` if a rubric uses a later rubric, or a value that the answers of another do not have."""
+        rubrics = {each.name: each for each in self.rubrics}
+        for key, used in _uses(rubric).items():
+            for name in used:
+                stage, _, value = name.partition(".")
+                if (stage in rubrics or key == "after") and stage not in before:
+                    raise MemberError(
+                        rubric.name,
+                        key,
+                        f'{self.name}: {rubric.name} is asked after "{stage}", which must come before',
+                        "after_a_later_rubric",
+                    )
+                if stage in before and value and value not in rubrics[stage].values:
+                    values = rubrics[stage].values
+                    raise MemberError(
+                        rubric.name,
+                        key,
+                        f'{self.name}: {rubric.name}: {key}: answers of {stage} have no "{value}"'
+                        f"{did_you_mean(value, values)} They have {', '.join(values)}",
+                        "unknown_value",
+                    )
 
     @functools.cached_property
     def formulas(self) -> list[Formula]:
@@ -311,17 +348,46 @@ def check_unconditional(
             )
 
 
+def _uses(rubric: Rubric) -> dict[str, list[str]]:
+    """Return the names by which a rubric may refer to earlier ones, keyed by the field that has them: `look`, or
+    `look.found`.
+    """
+    in_condition = [str(term.value) for term in condition_columns(rubric.when)]
+    return {
+        "after": list(rubric.told),
+        "when": [name for name in in_condition if "." in name],
+        "texts": [name for name in rubric.texts if "." in name],
+    }
+
+
+def earlier_rubrics(rubric: Rubric, names: Collection[str]) -> tuple[str, ...]:
+    """Return the rubrics among `names` whose answers a rubric uses: they are told to it (`after`), or a condition or a
+    text refers to them.
+    """
+    used = itertools.chain(*_uses(rubric).values())
+    stages_used = (name.partition(".")[0] for name in used)
+    return tuple(
+        dict.fromkeys(n for n in stages_used if n in names and n != rubric.name)
+    )
+
+
+def is_conditional(rubric: Rubric, names: Collection[str]) -> bool:
+    """Whether earlier answers decide if a rubric's question is asked."""
+    return any(name.partition(".")[0] in names for name in _uses(rubric)["when"])
+
+
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """Group rubrics into stages. A rubric comes in a later stage than the rubric that its `after` names."""
+    """Group rubrics into stages. A rubric comes in a later stage than the rubrics whose answers it uses."""
     by_stage: list[list[Rubric]] = [[]]
     names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}
     for rubric in rubrics:
-        if rubric.after and rubric.after not in names:
+        if missing := [name for name in rubric.told if name not in names]:
             raise RubricError(
-                f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set'
+                f'{rubric.name} is asked after "{missing[0]}", which is not asked: run the whole set'
             )
-        number = numbers[rubric.after] + 1 if rubric.after else 0
+        earlier = earlier_rubrics(rubric, names)
+        number = max((numbers[name] + 1 for name in earlier), default=0)
         numbers[rubric.name] = number
         by_stage += [[]] if number == len(by_stage) else []
         by_stage[number].append(rubric)

@@ -13,6 +13,10 @@ Finish = Literal["stop", "length", "refusal"]
 """How a reply ended, as reported by the provider."""
 
 
+UNSCORED = "unscored"
+"""Key in a judgement's evidence under which the values are stored that were asked for and not scored."""
+
+
 class RemarkJson(TypedDict):
     """A remark as JSON."""
 
@@ -49,6 +53,8 @@ class Verdict:
     """Choices, keyed by factor, if the rubric asks for choices instead of scores."""
     abstained: Mapping[str, str] = field(default_factory=dict)
     """Factors that do not apply according to the reply, each with the word that the reply used for that."""
+    unscored: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Texts and values that were asked for and not scored, by name; without those that are reasons."""
 
     def as_json(self) -> dict[str, object]:
         """Return the document that `editjudge parse --json` prints."""
@@ -59,6 +65,7 @@ class Verdict:
             "justifications": dict(self.justifications),
         } | _remarks_as_json(self)
         document |= {"choices": dict(self.choices)} if self.choices else {}
+        document |= {"unscored": dict(self.unscored)} if self.unscored else {}
         return document | (
             {"abstained": dict(self.abstained)} if self.abstained else {}
         )

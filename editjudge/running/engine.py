@@ -245,6 +245,7 @@ class Engine:
 
     def _note(self) -> None:
         self.tally.not_applicable = self.planner.not_applicable
+        self.tally.ruled_out = self.planner.ruled_out
         self._observe(self.tally)
 
 

@@ -30,9 +30,16 @@ from editjudge.judges.cost import (
 from editjudge.judges.judge import Judge, Options, Work, is_local
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache
+from editjudge.rubrics.verdict import UNSCORED
 from editjudge.running.job import Job, RunOptions
 from editjudge.running.pace import Pace
-from editjudge.running.plan import BATCH, EditQuestions, look_at, nothing_to_ask
+from editjudge.running.plan import (
+    ASSUMED,
+    BATCH,
+    EditQuestions,
+    look_at,
+    nothing_to_ask,
+)
 from editjudge.running.where import EditFilter
 from editjudge.store.store import Store
 
@@ -221,12 +228,16 @@ def _answer(store: Store | None, work: Work) -> Judgement:
     if store and (judgement := store.judgement(work.task.key)):
         return judgement
     keys = [factor.key for factor in work.rubric.factors]
+    reasons = work.rubric.answer.texts if keys else ()
+    unscored = [name for name in work.rubric.values if name not in (*keys, *reasons)]
     length = sum(work.rubric.answer.words or (40,)) // 2
-    return work.judgement(
+    judgement = work.judgement(
         "ok",
         scores=dict.fromkeys(keys, 0),
         justifications=dict.fromkeys(keys, "word " * length),
+        evidence={UNSCORED: dict.fromkeys(unscored, "word " * length)},
     )
+    return dataclasses.replace(judgement, key=ASSUMED)
 
 
 _SUMS = (

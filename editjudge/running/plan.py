@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,10 +36,17 @@ from editjudge.media.source import is_url, name_of
 from editjudge.orders import ORDERS, read_choice
 from editjudge.redaction import redacted_metadata, redacted_text
 from editjudge.rubrics.evaluation import applies
-from editjudge.rubrics.model import EACH, EARLIER, Factor, Layout, Rubric
+from editjudge.rubrics.model import (
+    EACH,
+    EARLIER,
+    STAGE_TEXT,
+    Factor,
+    Layout,
+    Rubric,
+)
 from editjudge.rubrics.prompt import RENDERING, is_any_exact, layout_of, rewordings
-from editjudge.rubrics.sets import stages
-from editjudge.rubrics.verdict import Remark
+from editjudge.rubrics.sets import earlier_rubrics, is_conditional, stages
+from editjudge.rubrics.verdict import UNSCORED, Remark
 from editjudge.running.asker import unexpected
 from editjudge.running.images import (
     MEASURED,
@@ -126,6 +134,21 @@ class QuestionSettings:
     def named(self, name: str | None) -> Rubric:
         return next(rubric for rubric in self.rubrics if rubric.name == name)
 
+    @functools.cached_property
+    def earlier(self) -> Mapping[str, tuple[Rubric, ...]]:
+        """Rubrics whose answers each rubric uses, keyed by its name."""
+        names = [rubric.name for rubric in self.rubrics]
+        return {
+            rubric.name: tuple(map(self.named, earlier_rubrics(rubric, names)))
+            for rubric in self.rubrics
+        }
+
+    @functools.cached_property
+    def conditional(self) -> frozenset[str]:
+        """Rubrics whose condition depends on earlier answers."""
+        names = [rubric.name for rubric in self.rubrics]
+        return frozenset(r.name for r in self.rubrics if is_conditional(r, names))
+
 
 def _check_choices(rubric: str, factor: Factor) -> None:
     listed = ", ".join(factor.scale.choices)
@@ -181,12 +204,13 @@ class EditVariant(NamedTuple):
 def variants(
     rubric: Rubric, edit: Edit, settings: QuestionSettings
 ) -> list[EditVariant]:
-    """Return the variants of an edit that a rubric asks about. The list is empty if the rubric, or the one that its
-    `after` names, does not apply to the edit.
+    """Return the variants of an edit that a rubric asks about. The list is empty if the rubric, or one whose answers it
+    uses, does not apply to the edit. A condition on earlier answers is decided later.
     """
-    if rubric.when and not applies(rubric.when, edit):
+    is_conditional = rubric.name in settings.conditional
+    if rubric.when and not is_conditional and not applies(rubric.when, edit):
         return []
-    if rubric.after and not variants(settings.named(rubric.after), edit, settings):
+    if not all(variants(e, edit, settings) for e in settings.earlier[rubric.name]):
         return []
     if rubric.pairwise:
         swapped = edit.with_outputs_swapped()
@@ -285,6 +309,8 @@ class EditQuestions:
         """Images, keyed by roles, the number of roles that the rubric shows, and the variant (if it changes them)."""
         self._earlier: dict[str, list[Work]] = {}
         """Work of rubrics after which other rubrics are asked, keyed by rubric name."""
+        self.not_asked: set[tuple[str, int, str]] = set()
+        """Tasks that earlier answers ruled out, as rubric, repeat and variant."""
 
     def works(self, stage: int | None = None) -> list[Work]:
         rubrics = self._settings.in_stage(stage)
@@ -300,7 +326,7 @@ class EditQuestions:
         works: list[Work] = []
         for variant in self._variants[rubric.name]:
             images = self._images_of(variant, rubric)
-            if not rubric.after:
+            if not self._settings.earlier[rubric.name]:
                 works += self._plan_variant(variant, rubric, images, repeats)
                 continue
             for repeat in repeats:
@@ -343,7 +369,7 @@ class EditQuestions:
         layout = self._settings.layout
         problem = variant.problem or images.problem
         if judge.limits is not None:
-            problem = problem or _missing_text(edit, rubric)
+            problem = problem or self._missing_text(edit, rubric)
         question = key_of_question(
             rubric,
             layout,
@@ -378,42 +404,96 @@ class EditQuestions:
             )
         return works
 
+    def _missing_text(self, edit: Edit, rubric: Rubric) -> QuestionProblem | None:
+        # A text from an earlier answer may be empty: a list of differences, if there are none.
+        stages = {stage.name for stage in self._settings.earlier[rubric.name]}
+        for name in rubric.texts:
+            if name == "instruction" and not edit.instruction.strip():
+                return _problem(
+                    "missing_input",
+                    "the rubric needs an instruction, and it is empty",
+                )
+            is_own = name not in TEXT_ROLES and name.partition(".")[0] not in stages
+            if is_own and not edit.text(name).strip():
+                return _problem(
+                    "missing_input",
+                    f'the rubric needs the text "{name}", and it is empty',
+                )
+        return None
+
     def _with_earlier_answers(
         self, rubric: Rubric, variant: EditVariant, repeat: int
     ) -> EditVariant | None:
-        """Return the variant with the answers to the earlier question added. Return None if they are not available yet.
-
-        A question uses the answer from the same repeat of the run. If its rubric has more samples than the earlier one,
-        the earlier samples are used in turn.
+        """Return the variant with the answers to earlier questions added. Return None if they are not available yet, or
+        if they rule out the question.
         """
-        earlier = self._settings.named(rubric.after)
+        told: list[str] = []
+        values: dict[str, object] = {}
+        problem: QuestionProblem | None = None
+        is_assumed = False
+        for earlier in self._settings.earlier[rubric.name]:
+            works = self._earlier_works(earlier, rubric, variant, repeat)
+            answers = [(work, self._answers(work)) for work in works]
+            if not works:
+                self.not_asked.add((rubric.name, repeat, variant.name))
+            if not works or any(judgement is None for _, judgement in answers):
+                return None
+            of_stage = []
+            for work, judgement in answers:
+                assert judgement is not None  # noqa: S101  (checked above)
+                problem = problem or _failure_of(earlier, judgement)
+                is_assumed = is_assumed or judgement.key == ASSUMED
+                if earlier.name in rubric.told:
+                    told += _answer_lines(earlier, judgement)
+                if not rubric.pairwise or work.task.variant == variant.name:
+                    of_stage.append(_answer_values(earlier, judgement))
+            values[earlier.name] = of_stage[0] if len(of_stage) == 1 else of_stage
+        if problem:
+            return variant._replace(problem=variant.problem or problem)
+        metadata = {**variant.edit.metadata, **values}
+        if told:
+            metadata[EARLIER] = "\n".join(told)
+        edit = dataclasses.replace(variant.edit, metadata=metadata)
+        is_decided = rubric.name in self._settings.conditional and not is_assumed
+        if is_decided and not applies(rubric.when, edit):
+            self.not_asked.add((rubric.name, repeat, variant.name))
+            return None
+        return variant._replace(edit=edit)
+
+    def _earlier_works(
+        self, earlier: Rubric, rubric: Rubric, variant: EditVariant, repeat: int
+    ) -> list[Work]:
+        """Return the earlier questions whose answers a question uses: those of the same repeat of the run, and of the
+        same list element if both rubrics have the list. If a rubric has more samples than the earlier one, the earlier
+        samples are used in turn.
+        """
         if earlier.name not in self._earlier:
             self._earlier[earlier.name] = self._plan_rubric(earlier)
         run_repeat, sample = divmod(repeat, rubric.samples)
         earlier_repeat = run_repeat * earlier.samples + sample % earlier.samples
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
-        lines: list[str] = []
-        problem: QuestionProblem | None = None
-        for work in self._earlier[earlier.name]:
-            if work.task.repeat != earlier_repeat:
-                continue
-            if same_list and work.task.variant not in ("", variant.name):
-                continue
-            judgement = self._answers(work)
-            if judgement is None:
-                return None
-            if judgement.status not in DONE:
-                reasons = [reason.message for reason in judgement.reasons]
-                message = f'"{earlier.name}", which this question is asked after, is {judgement.status}: '
-                message += (reasons or ["no reason is known"])[0]
-                problem = problem or _problem("missing_input", message)
-            lines += _answer_lines(earlier, judgement)
-        if problem:
-            return variant._replace(problem=variant.problem or problem)
-        if not lines:
-            return None
-        edit = _with_metadata(variant.edit, EARLIER, "\n".join(lines))
-        return variant._replace(edit=edit)
+        return [
+            work
+            for work in self._earlier[earlier.name]
+            if work.task.repeat == earlier_repeat
+            and not (same_list and work.task.variant not in ("", variant.name))
+        ]
+
+
+ASSUMED = ""
+"""Key of a judgement that a forecast made up. It decides no condition, so that a forecast counts every question."""
+
+
+def _failure_of(earlier: Rubric, judgement: Judgement) -> QuestionProblem | None:
+    """Return the reason why a question cannot be asked after this answer, or None if it can."""
+    if judgement.status in DONE:
+        return None
+    reasons = [reason.message for reason in judgement.reasons]
+    message = (
+        f'"{earlier.name}", which this question is asked after, is {judgement.status}: '
+    )
+    message += (reasons or ["no reason is known"])[0]
+    return _problem("missing_input", message)
 
 
 def key_of_question(
@@ -436,26 +516,38 @@ def key_of_question(
     }
 
 
+def _answer_values(rubric: Rubric, judgement: Judgement) -> dict[str, object]:
+    """Return the values of an answer by name, for the conditions and texts of later rubrics."""
+    unscored = judgement.evidence.get(UNSCORED, {})
+    values: dict[str, object] = {
+        name: _as_text(value) for name, value in unscored.items()
+    }
+    if rubric.answer.texts:
+        # The first text is stored as the reason of the factors.
+        reasons = judgement.justifications or {}
+        values.setdefault(rubric.answer.texts[0], next(iter(reasons.values()), ""))
+    values |= judgement.choices or {}
+    values |= judgement.scores or {}
+    return values
+
+
+def _as_text(value: object) -> str:
+    """Return a value of an answer as text. A list of texts has a line for each."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return "".join(f"\n- {item}" for item in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
+    for name, value in judgement.evidence.get(UNSCORED, {}).items():
+        text = _as_text(value) or "none"
+        yield text if name == STAGE_TEXT else f"{name}: {text}"
     answers = {**(judgement.choices or {}), **(judgement.scores or {})}
     justifications = judgement.justifications or {}
     for factor in rubric.factors:
         reason = justifications.get(factor.key) or judgement.abstained.get(factor.key)
         line = f"{factor.title or factor.key}: {answers.get(factor.key, 'no answer')}"
         yield f"{line} ({reason})" if reason else line
-
-
-def _missing_text(edit: Edit, rubric: Rubric) -> QuestionProblem | None:
-    for name in rubric.texts:
-        if name == "instruction" and not edit.instruction.strip():
-            return _problem(
-                "missing_input", "the rubric needs an instruction, and it is empty"
-            )
-        if name not in TEXT_ROLES and not edit.text(name).strip():
-            return _problem(
-                "missing_input", f'the rubric needs the text "{name}", and it is empty'
-            )
-    return None
 
 
 # --- images of a question -------------------------------------------------------------------------------------
@@ -798,6 +890,9 @@ class Planner:
         """Number of tasks planned so far, for all judges."""
         self.not_applicable = 0
         """Number of questions that do not apply to their edit."""
+        self.ruled_out = 0
+        """Number of tasks that earlier answers ruled out."""
+        self._ruled_out: list[Task] = []
         self._store = store
         self._run = run_id
         self._rehash = rehash
@@ -861,6 +956,11 @@ class Planner:
             item = item_of(edit, digests_of(edit, digests, by_role[edit.id]))
             items.append((position, item))
         self.planned += len(tasks)
+        if self._ruled_out:
+            cast("Store", self._store).drop_tasks(self._run, self._ruled_out)
+            self.ruled_out += len(self._ruled_out)
+            self.not_applicable += len(self._ruled_out)
+            self._ruled_out = []
         statuses = self._store.add_batch(self._run, items, tasks, digests.dump())
         return {key: status for key, status in statuses.items() if status in DONE}
 
@@ -888,6 +988,10 @@ class Planner:
             questions = EditQuestions(edit, self.settings, judge, look, self._answer)
             planned += questions.works(stage)
             self.not_applicable += questions.not_applicable(stage)
+            self._ruled_out += [
+                Task(edit.id, rubric, judge.spec, repeat, "", variant)
+                for rubric, repeat, variant in questions.not_asked
+            ]
             if digests.bytes_asked - before > 3 * self.reader.budget // 8:
                 return count, planned
         return len(edits), planned

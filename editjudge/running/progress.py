@@ -50,12 +50,21 @@ class RunTally:
     removed: int = 0
     """Number of edits that are no longer in the manifest."""
     expected: int | None = None
-    """Number of judgements that the run will have; None if it is not known in advance."""
+    """Number of judgements that the run was to have when it began; None if it is not known in advance."""
+    ruled_out: int = 0
+    """Number of these that earlier answers ruled out."""
     started: float = field(default_factory=time.monotonic)
 
     @property
     def total(self) -> int:
         return self.statuses.total()
+
+    @property
+    def goal(self) -> int | None:
+        """Number of judgements that the run will have, as far as is known."""
+        if self.expected is None:
+            return None
+        return max(self.expected - self.ruled_out, self.total)
 
     @property
     def failed(self) -> int:
@@ -78,6 +87,7 @@ class RunTally:
             self.statuses.update(other.statuses)
             self.cached += other.cached
             self.not_applicable += other.not_applicable
+            self.ruled_out += other.ruled_out
         self.asked += other.asked
         self.replies += other.replies
         self.cost += other.cost
@@ -87,15 +97,15 @@ class RunTally:
 
 def described(tally: RunTally) -> str:
     """Return one line with progress, rate, remaining time, cost and failures."""
-    total = f" of {max(tally.expected, tally.total):,}" if tally.expected else ""
+    total = f" of {tally.goal:,}" if tally.goal else ""
     return f"{tally.total:,}{total} judged, {_state(tally)}"
 
 
 def _state(tally: RunTally) -> str:
     rate = tally.asked / max(time.monotonic() - tally.started, 1e-9)
     parts = [f"{rate:.1f}/s"]
-    if tally.expected and tally.asked:
-        left = max(tally.expected - tally.total, 0) / rate
+    if tally.goal and tally.asked:
+        left = (tally.goal - tally.total) / rate
         parts.append(f"{timedelta(seconds=round(left))} left")
     if tally.cached:
         parts.append(f"{tally.cached:,} cached")
@@ -152,7 +162,7 @@ class TerminalBar(ProgressLines):
 
     def draw(self, tally: RunTally) -> None:
         self._progress.update(
-            self._task, completed=tally.total, total=tally.expected, state=_state(tally)
+            self._task, completed=tally.total, total=tally.goal, state=_state(tally)
         )
 
     def say(self, message: str) -> None:
@@ -178,9 +188,8 @@ class NotebookBar(ProgressLines):
 
     def draw(self, tally: RunTally) -> None:
         bar = ""
-        if tally.expected:
-            largest = max(tally.expected, tally.total)
-            bar = f'<progress value="{tally.total}" max="{largest}"></progress> '
+        if tally.goal:
+            bar = f'<progress value="{tally.total}" max="{tally.goal}"></progress> '
         text = described(tally)
         self._handle.update(
             {"text/html": bar + html.escape(text), "text/plain": text}, raw=True

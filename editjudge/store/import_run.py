@@ -142,8 +142,6 @@ class _JudgementChecks(_StrictModel):
         )
         if problem:
             raise ValueError(f"a row that is {self.status} {problem}")
-        if self.status == "ok" and not self.scores and not self.choices:
-            raise ValueError("a row that is ok has no scores")
         if self.status != PENDING and None in (self.rubric_hash, self.created):
             raise ValueError("an answer has a rubric_hash and says when it was created")
         lettering = self.evidence.get("lettering", {})
@@ -489,6 +487,8 @@ def _check_scores(
             f"{source}: run.json has no rubric {row.rubric_hash[:12]}, so its scores cannot be checked"
         )
     scales = {factor.key: factor.scale for factor in rubrics[row.rubric_hash].factors}
+    if scales and not row.scores and not row.choices:
+        raise ManifestError(f"{source}: a row that is ok has no scores")
     for name, is_legal in _LEGAL.items():
         for factor, value in (getattr(row, name) or {}).items():
             if factor not in scales or not is_legal(scales[factor], value):

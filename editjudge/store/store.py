@@ -379,6 +379,20 @@ class Store(JudgementStore):
 
         self._transact(work)
 
+    def drop_tasks(self, run: RunRecord | int, planned: Iterable[Task]) -> None:
+        """Remove tasks from a run, whatever their keys are. Their judgements stay in the store."""
+        names = [f"of_{name}" for name in _TASK_KEY]
+        gone: list[Values] = [
+            {"of_run": run_id(run), **dict(zip(names, _key_in_run(task), strict=True))}
+            for task in planned
+        ]
+
+        def work(connection: sa.Connection) -> None:
+            if connection.execute(_DROP_TASK, gone).rowcount:
+                _forget_derived(connection, run_id(run))
+
+        self._transact(work)
+
     def has_items(self, run: RunRecord | int) -> bool:
         query = sa.select(items.c.item).where(items.c.run_id == run_id(run)).limit(1)
         return bool(self._read(query))
