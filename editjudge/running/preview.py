@@ -94,6 +94,11 @@ def previews(
     for rubric in rubrics:
         for variant in variants(rubric, edit, settings):
             metadata = {**variant.edit.metadata, EARLIER: "(the earlier answers)"}
+            for earlier in settings.earlier[rubric.name]:
+                metadata[earlier.name] = {
+                    name: f"(the {name} that {earlier.name} answers)"
+                    for name in earlier.values
+                }
             shown = dataclasses.replace(variant.edit, metadata=metadata)
             images = {
                 name: image

@@ -552,7 +552,7 @@ def test_the_set_of_the_documents_runs_and_its_scores_are_those_of_its_formulas(
     (text,) = [
         block
         for block in re.findall(r"```yaml\n(.*?)```", documents, re.DOTALL)
-        if "\nrubrics:" in block
+        if "name: two_questions\n" in block
     ]
     (tmp_path / "two.yaml").write_text(text)
     path = edits(tmp_path, 4)

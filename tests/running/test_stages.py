@@ -274,9 +274,9 @@ def test_nothing_and_a_refusal_are_no_text(
         ("after: [look, detail]", "after: [look, detial]", "after_a_later_rubric", 21),
         (
             "answer: {form: text, words: [1, 200]}",
-            "answer: {form: lines}",
+            "answer: {form: lines}\n    factors: []",
             "no_factors",
-            4,
+            8,
         ),
         ("factors: [{key: good}]", "factors: []", "no_factors", 18),
         (
