@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from editjudge import plugins
-from editjudge.cli.options import open_store, run_argument, store_option, verb
-from editjudge.cli.output import VerbReply
+from editjudge.cli.options import (
+    FILE,
+    map_factor_option,
+    open_store,
+    run_argument,
+    store_option,
+    verb,
+)
+from editjudge.cli.output import ExitCode, VerbReply
 from editjudge.errors import StoreError, UsageError
 from editjudge.redaction import HIDDEN
 
 if TYPE_CHECKING:
+    from editjudge.report.promise import Promise
     from editjudge.running.where import Condition
     from editjudge.store.records import Item, RunRecord
     from editjudge.store.store import Store
@@ -31,9 +39,10 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(file_okay=False),
+    type=click.Path(),
     required=True,
-    help="Folder to write, or an address that pyarrow opens, such as s3://BUCKET/NAME.",
+    help="Folder to write, or an address that pyarrow opens, such as s3://BUCKET/NAME. With --where or --good also the "
+    "name of a .jsonl file.",
 )
 @click.option(
     "--format",
@@ -58,6 +67,31 @@ if TYPE_CHECKING:
     "factors), overall or a set score. Repeatable: all must hold.",
 )
 @click.option(
+    "--good",
+    metavar="NAME>=VALUE",
+    help="Write a manifest of edits of which at least --precision are good by people's ratings. The numbers are moved "
+    "to the most lenient cut for which the ratings show that.",
+)
+@click.option("--ratings", type=FILE, help="People's ratings, for --good.")
+@click.option(
+    "--people-good",
+    metavar="NAME>=VALUE",
+    help="What a good edit is by the mean ratings. Default: --good, read on the ratings.",
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of the kept edits that are good, at least.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 1, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Probability that the promise of --good holds.",
+)
+@map_factor_option
+@click.option(
     "--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL."
 )
 @click.option(
@@ -72,6 +106,12 @@ def command(
     format_: str,
     dataset: str | None,
     conditions: tuple[str, ...],
+    good: str | None,
+    ratings: Path | None,
+    people_good: str | None,
+    precision: float | None,
+    confidence: float,
+    mappings: tuple[str, ...],
     replies: bool,
     force: bool,
 ) -> VerbReply:
@@ -79,6 +119,11 @@ def command(
 
     Each judgement is one row; a failure has its status and no score. `import-run` reads Parquet and JSONL back. An
     earlier export of the same run is replaced. Other files are replaced only with --force.
+
+    With --good: writes a manifest of edits with a promise, such as "at least 90 % are good by people's ratings, with 95 %
+    confidence". Candidate cuts come from the judges' scores alone, the ratings test them with source images as the
+    unit, and the most lenient one that passes is used. Exit 1 if none does, with the number of further ratings that
+    would suffice. The promise and the digest of the ratings are in each line of the manifest.
 
     With --where: writes a manifest of the edits whose scores pass. A score is the mean over repeats and judges. A
     rubric's name means the mean of its factors; `overall` means the mean of all factors on one scale. Both count only
@@ -88,14 +133,43 @@ def command(
         raise UsageError("--replies goes with parquet and jsonl")
     if dataset and format_ != "eval-results":
         raise UsageError("--dataset goes with --format eval-results")
-    if conditions and (format_ != "jsonl" or replies):
+    promising = (good, ratings, precision)
+    if any(promising) and None in promising:
         raise UsageError(
-            "--where writes a manifest in JSONL: it goes with neither --replies nor another --format"
+            "--good, --ratings and --precision go together: give all three"
         )
+    if (people_good or mappings) and not good:
+        raise UsageError("--people-good and --map-factor go with --good")
+    if good and conditions:
+        raise UsageError(
+            "--good and --where both filter: put the conditions together into --good with `and`"
+        )
+    if (conditions or good) and (format_ != "jsonl" or replies):
+        raise UsageError(
+            "--where writes a manifest in JSONL, as --good does: neither goes with --replies or another --format"
+        )
+    if not (conditions or good) and os.path.isfile(output):
+        raise UsageError(f"{output} is a file: name a folder")
     with open_store(readonly=True) as store:
         record = store.find_run(run)
         if conditions:
             return _filter(store, record, conditions, Path(output), force)
+        if good and ratings and precision:
+            from editjudge.report.promise import promise
+            from editjudge.report.run_data import load
+
+            run_data = load(store, str(record.id), pairing=True)
+            made = promise(
+                store,
+                run_data,
+                good,
+                people_good,
+                ratings,
+                precision,
+                confidence,
+                mappings,
+            )
+            return _promised(store, record, made, Path(output), force)
         if format_ in plugins.providers("sinks"):
             if "://" in output:
                 raise UsageError(
@@ -130,35 +204,70 @@ def _export(
         return [os.path.join(output, path.relative_to(folder)) for path in written]
 
 
+def _promised(
+    store: Store, run: RunRecord, made: Promise, output: Path, force: bool
+) -> VerbReply:
+    """Write a manifest of the edits that a filter with a promise keeps, unless the ratings do not support the promise."""
+    document = {"run": run.name, **made.as_json()}
+    if made.refused:
+        return VerbReply(document, made.lines, code=ExitCode.ERROR)
+    kept = (item for item in store.items(run) if item.item in made.kept)
+    path, notes = _write_manifest(kept, output, force, {"filter": made.mark()})
+    document["written"] = [str(path)]
+    lines = [f"wrote {path}: {len(made.kept):,} of {made.of:,} edits", *made.lines]
+    return VerbReply(document, [*lines, *_manifest_notes(path, notes)])
+
+
+def _write_manifest(
+    items: Iterable[Item], output: Path, force: bool, marks: Mapping[str, object]
+) -> tuple[Path, Counter[str]]:
+    """Write a manifest of these edits, and return its path and the numbers of images outside and of hidden addresses."""
+    from editjudge.manifest.folders import relative
+    from editjudge.store.tables import write_lines
+
+    path = output if output.suffix == ".jsonl" else output / "kept.jsonl"
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists: name another folder, or add --force")
+    notes = Counter[str]()
+
+    def rows() -> Iterator[dict[str, object]]:
+        for item in items:
+            row, is_outside = relative(_manifest_row(item), path.parent)
+            notes["outside"] += is_outside
+            notes["hidden"] += HIDDEN in json.dumps(row)
+            yield {**row, **marks}
+
+    write_lines(path, rows())
+    return path, notes
+
+
+def _manifest_notes(path: Path, notes: Mapping[str, int]) -> Iterator[str]:
+    if hidden := notes["hidden"]:
+        yield f"{hidden:,} edits have addresses whose password or signature is not stored: {HIDDEN} replaces it"
+    if notes["outside"]:
+        yield f"some images are outside the folder of {path}: run it with --allow-outside"
+
+
 def _filter(
     store: Store, run: RunRecord, conditions: Sequence[str], output: Path, force: bool
 ) -> VerbReply:
     """Write a manifest of the edits that pass."""
-    from editjudge.manifest.folders import relative
     from editjudge.running.where import Condition
-    from editjudge.store.tables import write_lines
 
     wheres = [Condition.parse(text, run.name) for text in conditions]
     for where in wheres:
         where.run_in(store)
-    path = output / "kept.jsonl"
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists: name another folder, or add --force")
     passed = Counter[bool | None]()
     unscored = Counter[str]()
-    notes = Counter[str]()
 
-    def rows() -> Iterator[dict[str, object]]:
+    def kept() -> Iterator[Item]:
         for item, passes, lacking in _sifted(store, run, wheres):
             passed[passes] += 1
             unscored.update(lacking)
             if passes:
-                row, is_outside = relative(_manifest_row(item), output)
-                notes["outside"] += is_outside
-                notes["hidden"] += HIDDEN in json.dumps(row)
-                yield row
+                yield item
 
-    write_lines(path, rows())
+    path, notes = _write_manifest(kept(), output, force, {})
     total = passed.total()
     document: dict[str, object] = {"run": run.name, "written": [str(path)]}
     line = f"wrote {path}: {passed[True]:,} of {total:,} edits"
@@ -172,13 +281,7 @@ def _filter(
         )
     if hidden := notes["hidden"]:
         document["hidden"] = hidden
-        lines.append(
-            f"{hidden:,} edits have addresses whose password or signature is not stored: {HIDDEN} replaces it"
-        )
-    if notes["outside"]:
-        lines.append(
-            f"some images are outside the folder of {path}: run it with --allow-outside"
-        )
+    lines += _manifest_notes(path, notes)
     document |= {
         "kept": passed[True],
         "edits": total,

@@ -203,6 +203,26 @@ def share(ref: Ref, scale: Scale) -> Term:
     return Term("share", (Term("factors", refs=(ref,), scales=(scale,)),))
 
 
+def stricter(condition: Term, by: float) -> Term:
+    """Return a condition whose comparisons with numbers are harder to meet by this much, or easier if it is negative."""
+    if condition.op in ("and", "or"):
+        parts = tuple(stricter(part, by) for part in condition.parts)
+        return replace(condition, parts=parts)
+    if condition.op == "not":
+        return replace(condition, parts=(stricter(condition.parts[0], -by),))
+    if condition.op not in (">", ">=", "<", "<="):
+        return condition
+    a, b = condition.parts
+    by = by if condition.op in (">", ">=") else -by
+    if b.op == "number":
+        b = replace(b, value=float(b.value) + by)
+    elif a.op == "number":
+        a = replace(a, value=float(a.value) - by)
+    else:
+        b = Term("+", (b, Term("number", value=by)))
+    return replace(condition, parts=(a, b))
+
+
 def _around(ends: Sequence[tuple[float | None, float | None] | None]) -> Ends | None:
     lows, highs = zip(*(pair or (None, None) for pair in ends), strict=True)
     return None if None in (*lows, *highs) else (float(min(lows)), float(max(highs)))

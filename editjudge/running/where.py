@@ -19,7 +19,14 @@ from editjudge.errors import ImageError, RubricError, UsageError, did_you_mean
 from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
 from editjudge.rubrics.evaluation import value_for_edit
-from editjudge.rubrics.expression import Member, Term, names_in, parse, reduction
+from editjudge.rubrics.expression import (
+    Member,
+    Term,
+    names_in,
+    parse,
+    reduction,
+    stricter,
+)
 from editjudge.rubrics.scale import Scale
 from editjudge.running.plan import BATCH, place_of
 from editjudge.running.sums import run_sums
@@ -49,6 +56,8 @@ class Condition:
     run: str
     names: tuple[str, ...]
     expression: str
+    stricter: float = 0.0
+    """Number by which the comparisons are harder to meet than they are written."""
 
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Condition:
@@ -77,7 +86,14 @@ class Condition:
     @functools.cached_property
     def _term(self) -> Term:
         figures = Member("figure", dict.fromkeys(self.names, _ANY_NUMBER))
-        return parse(self.expression, [figures], where="--where")
+        return stricter(
+            parse(self.expression, [figures], where="--where"), self.stricter
+        )
+
+    @property
+    def words(self) -> str:
+        """The condition as text."""
+        return str(self._term).replace("figure.", "")
 
     def run_in(self, store: Store) -> RunRecord:
         """Return the run to which the condition refers. Raise `UsageError` if that run does not have all the scores
