@@ -227,7 +227,7 @@ def judge(
     `uint8` from 0 to 255, `bool`, or floating point from 0 to 1: height x width, with 1, 3 or 4 channels.
 
     `rubrics`: names, sets or YAML files; by default `online`, or the metrics' own rubric for the judge `metrics`.
-    `judge`: a spec such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `images` (an
+    `judge`: a spec such as `openai/gpt-6.1-terra`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `images` (an
     image or a list of images for each name) and `texts`: extra columns of a manifest, under the names that the rubric
     uses. If a rubric's question is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]`
     ...
@@ -736,7 +736,7 @@ async def arun(
 ) -> Run:
     """Judge every edit of a manifest, as `run` does, but for asynchronous callers. An unfinished run is resumed.
 
-        run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
+        run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-6.1-terra"], budget=5.0)
         run.table(by="model")
 
     Accepts the arguments of `run` and raises the same errors.
@@ -803,7 +803,7 @@ def _with_parameters_of(
 def run(*manifest: Any, **arguments: Any) -> Run:
     """Judge every edit of a manifest. An unfinished run is resumed.
 
-        run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
+        run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-6.1-terra"], store="editjudge.db")
         run.table(by="model")
 
     `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a pandas or

@@ -1,6 +1,6 @@
 """A rubric of your own: one factor, three values. Prompt, JSON schema, validator and report follow from this data.
 
-Without a judge, recorded replies are held to it; `python examples/custom_rubric.py openai/gpt-4.1` asks one.
+Without a judge, recorded replies are held to it; `python examples/custom_rubric.py openai/gpt-6.1-terra` asks one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 (lighting 1). What has no score is not kept: what was not judged did not pass. For files, as here, the same is
 `editjudge export RUN -o . --where "effect_score>=5" --where "Contextual_Preservation>=1"`.
 
-Without a judge, recorded replies stand in for one; `python examples/filter_a_data_set.py openai/gpt-4.1` asks one.
+Without a judge, recorded replies stand in for one; `python examples/filter_a_data_set.py openai/gpt-6.1-terra` asks one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Judge one edit and read the answer: scores, reasons, abstentions.
 
-The embedded judge needs no key. Set EDITJUDGE_JUDGE=openai/gpt-4.1, or another spec, to ask a model.
+The embedded judge needs no key. Set EDITJUDGE_JUDGE=openai/gpt-6.1-terra, or another spec, to ask a model.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def prepared(
     desk = tmp_path_factory.mktemp("desk") / "files"
     desk.mkdir()
     lay_out(desk)
-    judged = "editjudge run edits.jsonl --judge openai/gpt-4.1 --quiet"
+    judged = "editjudge run edits.jsonl --judge openai/gpt-6.1-terra --quiet"
     follow(f"{judged} --name pilot\n{judged} --name main --seed 1", desk, environment)
     return desk
 

@@ -134,7 +134,7 @@ With the embedded judge, which measures pixels, asks nobody and needs no key:
 
 With a model over an API ({"set: " + ", ".join(keys) if keys else "no key is set yet"}):
   export OPENAI_API_KEY=...    (or {", ".join(others)})
-  {_EDIT} --judge openai/gpt-4.1
+  {_EDIT} --judge openai/gpt-6.1-terra
 
 With a server of your own, such as vLLM or Ollama:
   {_EDIT} \\

@@ -47,7 +47,7 @@ _PHOTOS = 5
 
 @verb(
     note=SEE_RUN,
-    example="editjudge probe --judge openai/gpt-4.1 -o probes.html",
+    example="editjudge probe --judge openai/gpt-6.1-terra -o probes.html",
 )
 @click.option(
     "--photos",

@@ -71,14 +71,15 @@ _HELP = {
     "Early decisions": "--until --alpha --margin",
     "Edits": "--column --allow-outside --allow-urls --where --part --step --step-from",
     "Questions and answers": "--layout --fuse --order --best-of --primary --read --strict --retries-invalid",
-    "Requests": "--concurrency --batch --engine --base-url --temperature --seed --max-tokens --reasoning-effort "
+    "Requests": "--concurrency --batch --write-questions --read-answers "
+    "--engine --base-url --temperature --seed --max-tokens --reasoning-effort "
     "--timeout -J",
 }
 """Options grouped by topic, the most common ones first."""
 
 
 @verb(
-    example="editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5",
+    example="editjudge run edits.jsonl --judge openai/gpt-6.1-terra --name mine --budget 5",
     groups=_HELP,
 )
 @click.argument("manifest", type=FILE)
@@ -187,6 +188,19 @@ _HELP = {
     "--batch",
     is_flag=True,
     help="Use the provider's batch API: half the price, within a day.",
+)
+@click.option(
+    "--write-questions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Ask nothing: write the questions as a batch file of the OpenAI format, as vllm run-batch reads it.",
+)
+@click.option(
+    "--read-answers",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Take the answers to such questions from a file; repeatable, in the order of the questions.",
 )
 @click.option(
     "--dry-run",
@@ -314,7 +328,18 @@ def _check(
             "--until takes neither --best-of, --part nor --engine ray: it looks at all answers in one order",
             options=[Option("until")],
         )
-    further = (dry_run, run_options.batch, on_cluster, run_options.part)
+    if run_options.is_offline and (run_options.batch or on_cluster or dry_run):
+        raise UsageError(
+            "--write-questions and --read-answers take neither --batch, --dry-run nor --engine ray",
+            code="offline_with",
+        )
+    further = (
+        dry_run,
+        run_options.is_offline,
+        run_options.batch,
+        on_cluster,
+        run_options.part,
+    )
     if best_of and any(further):
         raise UsageError(
             "--best-of takes neither --dry-run, --batch, --part nor --engine ray"

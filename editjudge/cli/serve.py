@@ -77,7 +77,7 @@ _HELP = {
     "--judge-for",
     multiple=True,
     metavar="RUBRIC=JUDGE",
-    help="Judge of one rubric in the place of --judge, such as fidelity=openai/gpt-4.1 beside --judge measured; "
+    help="Judge of one rubric in the place of --judge, such as fidelity=openai/gpt-6.1-terra beside --judge measured; "
     "repeatable.",
 )
 @click.option(
@@ -300,7 +300,7 @@ def _judges_by_rubric(texts: Sequence[str]) -> dict[str, str]:
         rubric, _, judge = text.partition("=")
         if not rubric or not judge:
             raise UsageError(
-                f'--judge-for "{text}": expected RUBRIC=JUDGE, such as fidelity=openai/gpt-4.1',
+                f'--judge-for "{text}": expected RUBRIC=JUDGE, such as fidelity=openai/gpt-6.1-terra',
                 code="invalid_judge_for",
             )
         if rubric in judges:
@@ -327,7 +327,7 @@ def _check_reward(terms: Terms) -> str:
         is_chosen = _is_typed("judge") or _is_typed("mixture")
         if is_chosen and not _is_typed("rubrics"):
             raise UsageError(
-                f"{problem}. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-4.1. Or ask "
+                f"{problem}. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-6-luna. Or ask "
                 "for what it measures by name: --rubric preservation --rubric quality; such a reward cannot know "
                 "whether the instruction was followed",
                 code="instruction_not_judged",

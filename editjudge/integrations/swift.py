@@ -4,7 +4,7 @@
     from swift.rewards import orms
     from editjudge.integrations.swift import edit_reward
 
-    orms["edit_reward"] = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
+    orms["edit_reward"] = edit_reward(judge="openai/gpt-6.1-terra", rubric="fidelity", output=render)
 
 The dataset has the columns `input` and `instruction`, as for `editjudge.integrations.trl`. ms-swift adds up the rewards
 of a completion and counts a missing one as 0 (with `nansum`, at least up to version 4.6). Therefore a failure raises an

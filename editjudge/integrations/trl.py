@@ -3,7 +3,7 @@
     from trl import GRPOTrainer
     from editjudge.integrations.trl import edit_reward
 
-    reward = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
+    reward = edit_reward(judge="openai/gpt-6.1-terra", rubric="fidelity", output=render)
     trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
 
 The dataset has the columns `input` (the image before the edit) and `instruction`. `output` is a function that makes the

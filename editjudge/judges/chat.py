@@ -333,10 +333,18 @@ class ChatJudge(Judge):
         self._identity |= identity or {}
 
     def with_transport(
-        self, transport: Transport, pace: Pacing, funds: BudgetProtocol
+        self,
+        transport: Transport,
+        pace: Pacing,
+        funds: BudgetProtocol,
+        *,
+        reasks: int | None = None,
     ) -> Self:
-        """Return the same judge, with the same questions and keys, but with another transport."""
+        """Return the same judge, with the same questions and keys, but with another transport, and with at most
+        `reasks` questions after invalid replies.
+        """
         other = copy.copy(self)
+        other._reasks = self._reasks if reasks is None else min(reasks, self._reasks)
         other._transport = transport
         other._pace = pace
         other._funds = funds

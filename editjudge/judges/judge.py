@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
-from editjudge.errors import did_you_mean
+from editjudge.errors import EditjudgeError, did_you_mean
 from editjudge.judgement import DONE, Exchange, Judgement, Status, Task
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
@@ -268,6 +268,10 @@ class JudgingFailed(Exception):
         self.fields = fields
 
 
+class QuestionWritten(EditjudgeError):
+    """Raised when a task's next question was written to a file, so that the task stays pending."""
+
+
 @dataclass(eq=False)
 class JudgeServer:
     """One of several servers of a judge, any of which may answer any question."""
@@ -402,7 +406,7 @@ class Judge(Protocol):
     """
 
     spec: str
-    """Name that the user passed, such as `openai/gpt-4.1`."""
+    """Name that the user passed, such as `openai/gpt-6.1-terra`."""
     limits: ImageLimits | None
     """Limits of the images that the judge accepts; None if it receives no images."""
     further_images: tuple[str, ...] = ()

@@ -161,7 +161,7 @@ class _BatchSubmitter:
         for work, step in zip(works, steps, strict=True):
             if step is None:
                 self._unpaid.append(work)
-            elif isinstance(step, _UnansweredQuestion):
+            elif isinstance(step, UnansweredQuestion):
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
@@ -199,27 +199,27 @@ class _BatchSubmitter:
 
     async def _step(
         self, work: Work, replies: list[Reply]
-    ) -> Judgement | _UnansweredQuestion | None:
+    ) -> Judgement | UnansweredQuestion | None:
         """Return the judgement that follows from the replies, or the next question. Return None if the budget does not
         cover that question.
         """
         if replies:
             # Only the next question needs the images.
             step = await self._converse(work, replies, _no_image)
-            if not isinstance(step, _UnansweredQuestion):
+            if not isinstance(step, UnansweredQuestion):
                 return step
         return await self._converse(work, replies)
 
     async def _converse(
         self, work: Work, replies: list[Reply], load: Load | None = None
-    ) -> Judgement | _UnansweredQuestion | None:
+    ) -> Judgement | UnansweredQuestion | None:
         """Replay a task's conversation until the judge returns a judgement, or asks a question that has no stored
         reply.
 
         Return the judgement or the question, or None if the budget does not cover the question.
         """
         holds = self._holds.setdefault(work.task.key, {})
-        talk = _ReplayedTalk(replies, self._budget, holds)
+        talk = ReplayedTalk(replies, self._budget, holds)
         judge = self._judge.with_transport(talk, talk, talk)
         judging = asyncio.create_task(
             judge_task(judge, work, self._engine.images, load)
@@ -248,7 +248,7 @@ class _BatchSubmitter:
 
     # --- handing in -------------------------------------------------------------------------------------------
 
-    async def _add(self, work: Work, question: _UnansweredQuestion) -> None:
+    async def _add(self, work: Work, question: UnansweredQuestion) -> None:
         line = self._line(work, question)
         size = sum(map(len, line))
         if (
@@ -262,7 +262,7 @@ class _BatchSubmitter:
         self._size += size
         self._part.headers = question.headers
 
-    def _line(self, work: Work, question: _UnansweredQuestion) -> wire.Body:
+    def _line(self, work: Work, question: UnansweredQuestion) -> wire.Body:
         return self._client.line(
             f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", question.body
         )
@@ -444,14 +444,14 @@ class _BatchSubmitter:
         raise AssertionError
 
 
-class _UnansweredQuestion(NamedTuple):
+class UnansweredQuestion(NamedTuple):
     """A question that has no answer yet."""
 
     headers: Mapping[str, str]
     body: tuple[bytes, ...]
 
 
-class _ReplayedTalk:
+class ReplayedTalk:
     """Transport, pace and budget for a single task. The task's conversation is replayed from the start for each new
     answer.
 
@@ -466,9 +466,11 @@ class _ReplayedTalk:
         replies: Sequence[Reply],
         budget: Budget,
         holds: dict[int, Reservation],
+        tries: int = TRIES,
     ) -> None:
+        self._tries = tries
         self.bounded = budget.bounded
-        self.end: asyncio.Future[_UnansweredQuestion | None] = (
+        self.end: asyncio.Future[UnansweredQuestion | None] = (
             asyncio.get_running_loop().create_future()
         )
         """The next question, or None if there is currently no money for it."""
@@ -504,9 +506,9 @@ class _ReplayedTalk:
     ) -> Response:
         for status, answer in self._replies:
             return Response(status, {}, answer, None)
-        return await self._suspend(_UnansweredQuestion(headers, body))
+        return await self._suspend(UnansweredQuestion(headers, body))
 
-    async def _suspend(self, end: _UnansweredQuestion | None) -> NoReturn:
+    async def _suspend(self, end: UnansweredQuestion | None) -> NoReturn:
         """Stop the conversation here; `_converse` cancels it."""
         self.end.set_result(end)
         await asyncio.get_running_loop().create_future()
@@ -522,11 +524,11 @@ class _ReplayedTalk:
     async def send_with_retries(
         self, send: Callable[..., Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
-        for retries in range(TRIES):
+        for retries in range(self._tries):
             try:
                 return await send(), retries
             except CallFailed as problem:
-                if not problem.is_transient or retries == TRIES - 1:
+                if not problem.is_transient or retries == self._tries - 1:
                     raise
         raise AssertionError
 

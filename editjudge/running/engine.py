@@ -12,7 +12,7 @@ from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.cost import Budget, Shortfall
-from editjudge.judges.judge import Judge, Work
+from editjudge.judges.judge import Judge, QuestionWritten, Work
 from editjudge.media.cache import ImageCache
 from editjudge.running.asker import LOOK, Asker, Window, is_paid
 from editjudge.running.plan import PlannedBatch, Planner
@@ -222,6 +222,8 @@ class Engine:
     async def _ask(self, judge: Judge, work: Work) -> None:
         try:
             judgement = await self.asker.ask(judge, work, self.images)
+        except QuestionWritten:  # the task stays to be judged
+            pass
         # The run ends as if the user had stopped it: requests in flight are paid for, so they may finish.
         except BudgetReached as error:  # the task stays to be judged
             self.tally.cost += error.spent

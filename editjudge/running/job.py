@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import math
 import os
 import re
@@ -77,6 +78,7 @@ from editjudge.running.where import EditFilter, Selected
 from editjudge.store.records import PENDING
 
 if TYPE_CHECKING:
+    from editjudge.running.offline import OfflineFiles
     from editjudge.store.store import Store
 
 T = TypeVar("T")
@@ -515,6 +517,10 @@ class RunOptions:
     rehash: bool = False
     batch: bool = False
     """Whether to use the providers' batch APIs, which cost half as much and take up to a day."""
+    write_questions: Path | None = None
+    """File for the questions, which are then not asked."""
+    read_answers: tuple[Path, ...] = ()
+    """Files with answers. No server is asked."""
     part: Part | None = None
     """Part of the edits that this process judges; None for all edits."""
     cluster: Cluster | None = None
@@ -525,6 +531,11 @@ class RunOptions:
     observe: Callable[[RunTally], None] = lambda _: None
     control: Callable[[RunControl], None] = lambda _: None
     """Function that is called before the run starts, with the control by which the run can be stopped."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether questions go to a file or answers come from files, so that no server is asked."""
+        return bool(self.write_questions or self.read_answers)
 
 
 @dataclass(frozen=True)
@@ -704,24 +715,13 @@ async def execute(
     check_budget(options.budget, job.judges, job.options, batch=options.batch)
     budget = Budget(options.budget)
     async with AsyncExitStack() as resources:
-        judges = [
-            await open_judge(
-                spec,
-                job.options,
-                pacing(options),
-                resources,
-                batch=options.batch,
-                funds=budget,
-            )
-            for spec in job.judges
-        ]
+        judges, files = await _opened(job, options, budget, resources)
         expected = job.check()
         run = OpenRun(job, store() if callable(store) else store, options)
         if early := job.early:
             await asyncio.to_thread(run.shuffle, early, batch=options.batch)
-        for judge in judges:
-            for warning in judge.warnings:
-                options.say(warning)
+        for warning in itertools.chain(*(judge.warnings for judge in judges)):
+            options.say(warning)
         if run.settings.is_exact:
             options.say(EXACT_NOTICE)
         engine = _engine(run, budget, options)
@@ -735,6 +735,8 @@ async def execute(
                     tasks = sum(len(edit.tasks) for edit in in_part)
                     engine.tally.expected = tasks * len(judges)
             await engine.run(run.rounds(options), judges)
+            for line in files.report(run.store) if files else ():
+                options.say(line)
         except InputError:  # the manifest changed since it was checked
             run.interrupt()
             raise
@@ -751,6 +753,31 @@ async def execute(
             run.store.remove_run(run.record)
         raise nothing_to_ask(str(job.manifest))
     return run.conclude(control, engine.tally)
+
+
+async def _opened(
+    job: Job, options: RunOptions, budget: Budget, resources: AsyncExitStack
+) -> tuple[list[Judge], OfflineFiles | None]:
+    """Open the judges, and the files of a run without a server."""
+    judges = [
+        await open_judge(
+            spec,
+            job.options,
+            pacing(options),
+            resources,
+            batch=options.batch,
+            needs_key=not options.is_offline,
+            funds=budget,
+        )
+        for spec in job.judges
+    ]
+    if not options.is_offline:
+        return judges, None
+    from editjudge.running.offline import OfflineFiles, OfflineJudge
+
+    files = OfflineFiles(options.write_questions, options.read_answers)
+    offline: list[Judge] = [OfflineJudge(judge, files) for judge in judges]
+    return offline, resources.enter_context(files)
 
 
 def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:

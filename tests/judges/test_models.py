@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,22 @@ def test_the_models_of_the_documents_have_a_price_and_no_shutdown() -> None:
     for spec in table()["current"]:
         assert listed_price(spec), spec
         assert shutdown_of(spec) is None, spec
+
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("examples/**/*.py")),
+    *sorted(ROOT.glob("editjudge/cli/*.py")),
+    ROOT / "editjudge" / "api.py",
+]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_example_names_a_model_that_is_switched_off_or_announced(path: Path) -> None:
+    text = path.read_text("utf-8")
+    specs = re.findall(
+        r"(?:judges?[ =(\[\"']+)((?:openai|google|anthropic)/[\w.-]+)", text
+    )
+    assert [spec for spec in specs if shutdown_of(spec.rstrip("."))] == []
