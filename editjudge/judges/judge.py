@@ -79,9 +79,7 @@ class Work(NamedTuple):
     @property
     def images(self) -> tuple[str, ...]:
         """Names of the edit's images that the rubric shows. Each image of a list has its own name."""
-        return tuple(
-            name for role in self.rubric.images for name in self.edit.image_names(role)
-        )
+        return self.rubric.image_names(self.edit)
 
     @property
     def name(self) -> str:

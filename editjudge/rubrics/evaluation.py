@@ -181,11 +181,21 @@ def applies(when: str, edit: Edit) -> bool:
     if not when:
         return True
     term = parse_when(when)
-    values = {}
-    for name in (str(part.value) for part in term.walk()):
+    values: dict[str, object] = {}
+    for part in term.walk():
+        name = str(part.value)
+        if part.op == "length":
+            values[name] = _length(edit, name.removeprefix("count(").removesuffix(")"))
+            continue
         value = edit.value(name)
         values[name] = _IMAGE if value is None and edit.has(name) else value
     return bool(evaluate(term, Rows({}, values)).value)
+
+
+def _length(edit: Edit, name: str) -> int:
+    """Return the number of images or elements that an edit has under a name."""
+    images = [i for i in edit.image_names(name) if edit.image(i) is not None]
+    return len(images or edit.listed(name) or ())
 
 
 _IMAGE = object()
@@ -515,6 +525,9 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "if": _if,
     "by": _by,
     "in": lambda term, rows: [rows.cell(rows.matches(term.value, term.cases))],
+    "length": lambda term, rows: [
+        rows.cell(rows.each(lambda count: count, rows.column(term)))
+    ],
     "given": lambda term, rows: [rows.cell(rows.each(is_given, rows.column(term)))],
     "asked": lambda term, rows: [rows.cell(was_asked(term.parts[0], rows))],
     "scored": _scored,

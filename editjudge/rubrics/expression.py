@@ -377,8 +377,10 @@ def _ends_a_value(token: tokenize.TokenInfo) -> bool:
 
 
 _TOKEN = re.compile(
-    r"""\s*(?:(==|!=|[\[\](),])|"([^"]*)"|'([^']*)'|([\w./+-]+)|(\S))"""
+    r"""\s*(?:(==|!=|<=|>=|[<>\[\](),])|"([^"]*)"|'([^']*)'|([\w./+-]+)|(\S))"""
 )
+_COUNT = "count"
+"""Function of a condition: the number of images or elements of a list."""
 _KEYWORDS = ("and", "or", "not", "in", "is", "given")
 _AFTER_COLUMN = ("==", "!=", "in", "not", "is")
 
@@ -403,6 +405,9 @@ def _condition_as_python(text: str) -> str:
             written.append(f"item[{token!r}]")
         else:
             written.append(repr(token) if is_word else token)
+        if bare == _COUNT and following == "(":
+            written[-1] = bare
+            is_word = False
         after_word = is_word
     return " ".join(written)
 
@@ -460,6 +465,8 @@ class _ExpressionReader:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._if(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                if name == _COUNT and not self._stored:
+                    return self._length(args)
                 return self._call("if" if name == _IF else name, args)
         return self._operation(node)
 
@@ -598,6 +605,8 @@ class _ExpressionReader:
     def _pair(self, a: Term, sign: str, b: Term) -> Term:
         if a.op in _WORDS and b.op != "text":
             a, b = b, a
+        if a.op == "length" and b.op == "text" and str(b.value).isdecimal():
+            b = Term("number", value=float(b.value))
         if a.is_word or b.is_word:
             self._check_words(a, sign, b)
         return self._combined(sign, a, b)
@@ -646,6 +655,12 @@ class _ExpressionReader:
                 "the parts of an if are single values: reduce a list first"
             )
         return Term("if", parts)
+
+    def _length(self, args: Sequence[ast.expr]) -> Term:
+        """Return the number of images or elements in a column, in a condition."""
+        if len(args) != 1:
+            raise self.error("count takes one column, as in count(references)")
+        return Term("length", value=f"{_COUNT}({self._text(args[0], _COUNT)})")
 
     def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
         if name not in FUNCTIONS:

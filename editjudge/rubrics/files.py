@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from editjudge.canonical import Json
 from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
+from editjudge.rubrics.likeness import with_likes
 from editjudge.rubrics.model import ASKING, Layout, Rubric, plain_content
 from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.sets import MemberError, RubricSet, ScoreError, asking, fuse
@@ -223,7 +224,7 @@ class _SetFile(FileContent):
 def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSet:
     content = validated(_SetFile, data, lines, source)
     rubrics = []
-    for number, entry in enumerate(content.rubrics):
+    for number, entry in enumerate(with_likes(content.rubrics, source)):
         inside = lines_below(lines, "rubrics", number)
         rubric = _set_member(entry, inside, source, folder)
         rubrics.append(_with_layout(rubric, content.layout, inside, source))

@@ -108,14 +108,16 @@ def _unfilled(rubric: Rubric) -> _Findings:
         for piece in literal if where == "template.text" else [text]:
             for mark in placeholders_in(piece):
                 yield code, where, f"no input fills {mark}"
-    for slot in template.slots if template else ():
-        if slot.role not in (*rubric.images, *rubric.texts):
+    slots = template.slots if template else ()
+    for slot in slots:
+        if slot.role and slot.role not in (*rubric.images, *rubric.texts):
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
             message = (
                 f"{slot.mark} is filled with {slot.role}, which {kind} does not list"
             )
             yield code, "template.slots", message
-        if slot not in placed:
+        inside = [f"{other.given}{other.missing}" for other in slots]
+        if slot not in placed and not any(slot.mark in text for text in inside):
             message = f"{slot.mark} is not in the text"
             yield code, "template.slots", message
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from editjudge.canonical import Json, json_hash
-from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
+from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES, Edit
 from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.scale import (
     ADDED,
@@ -259,11 +259,24 @@ class Slot(FileContent):
     role: str
     keep: bool = False
     """Whether the mark stays and the input follows it, as for a heading. A placeholder is replaced instead."""
+    given: str = field(default="", metadata=ADDED)
+    """Text in the place of the mark if the edit has the input. It may contain other marks."""
+    missing: str = field(default="", metadata=ADDED)
+    """Text in the place of the mark if the edit does not have the input. It may contain other marks."""
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the mark is replaced by words that depend on the input, and not by the input itself."""
+        return bool(self.given or self.missing)
 
     @property
     def is_image_part(self) -> bool:
         """Whether a recipe put an image here, between two texts. If so, the judge does not see the mark."""
         return self.mark == image_part_mark(self.role)
+
+
+NEW_PART = Slot("<new part>", "")
+"""Slot at which a published program begins another text part of its message."""
 
 
 def image_part_mark(role: str) -> str:
@@ -286,6 +299,21 @@ class Template(FileContent):
     """`format`: literal braces are doubled, as in Python's str.format."""
     adds_answer_format: bool = False
     """Whether our description of the answer is appended, since the prompt does not ask for JSON."""
+    unmarked_images: Literal["before", "after"] = field(
+        default="before", metadata=ADDED
+    )
+    """Where images without a mark are shown in the layout `exact`: before the text or after it."""
+
+
+@dataclass(frozen=True)
+class InputSettings(FileContent):
+    """How an input is shown that needs more than its name."""
+
+    name: str
+    optional: bool = False
+    """Whether the question is asked without the input if the edit does not have it."""
+    caption: str = field(default="", metadata=ADDED)
+    """Text before each image, in which `{n}` is its number in the list."""
 
 
 @dataclass(frozen=True)
@@ -301,6 +329,8 @@ class Rubric(FileContent):
     """Input texts, given by their names in the manifest. An empty text counts as missing, unless it is a referring
     expression.
     """
+    inputs: tuple[InputSettings, ...] = field(default=(), metadata=ADDED)
+    """Settings of images and texts, such as `{name: references, optional: true}`."""
     description: str = ""
     """One line for users who choose a rubric. Judges do not see it."""
     role: str = ""
@@ -547,8 +577,33 @@ class Rubric(FileContent):
         """Raise `FieldError` if the template has an input that the rubric does not show. The judge would see a
         placeholder in its place.
         """
+        names = [settings.name for settings in self.inputs]
+        listed = {*self.images, *self.texts}
+        unknown = [name for name in names if name not in listed]
+        captions = {settings.name for settings in self.inputs if settings.caption}
+        refuse(
+            (
+                unknown or len({*names}) < len(names),
+                "unknown_input",
+                f"inputs: found {', '.join(unknown or names)}; expected names of images or texts of the rubric, each "
+                f"once: {', '.join(sorted(listed))}",
+                "inputs",
+            ),
+            (
+                captions & {*self.texts},
+                "caption_of_a_text",
+                "inputs: caption: only for images",
+                "inputs",
+            ),
+        )
         for slot in self.template.slots if self.template else ():
             refuse(
+                (
+                    slot.is_condition and slot.role not in listed,
+                    "input_not_listed",
+                    f"template: {slot.mark} depends on {slot.role}, which neither `images` nor `texts` lists",
+                    "template",
+                ),
                 (
                     slot.is_image_part and slot.role not in self.images,
                     "image_not_listed",
@@ -578,7 +633,7 @@ class Rubric(FileContent):
                 "adds_answer_format",
                 f"{self.name}: the layout exact appends no answer format; remove adds_answer_format",
             )
-        roles = {slot.role for slot in template.slots}
+        roles = {slot.role for slot in template.slots if not slot.is_condition}
         if lost := [text for text in self.texts if text not in {*roles, EARLIER}]:
             return (
                 "text_without_slot",
@@ -643,6 +698,27 @@ class Rubric(FileContent):
     def factor(self, key: str) -> Factor:
         """Return the factor with this key. Raise `StopIteration` if there is none."""
         return next(factor for factor in self.factors if factor.key == key)
+
+    @functools.cached_property
+    def optional(self) -> frozenset[str]:
+        """Names of the inputs that an edit need not have."""
+        return frozenset(each.name for each in self.inputs if each.optional)
+
+    @functools.cached_property
+    def captions(self) -> Mapping[str, str]:
+        """Texts before images, keyed by the images' names."""
+        return {each.name: each.caption for each in self.inputs if each.caption}
+
+    def image_names(self, edit: Edit) -> tuple[str, ...]:
+        """Return the names of an edit's images that the rubric shows. Each image of a list has its own name, and
+        optional images that the edit does not have are left out.
+        """
+        names: list[str] = []
+        for role in self.images:
+            of_role = edit.image_names(role)
+            has_any = any(edit.image(name) is not None for name in of_role)
+            names += of_role if has_any or role not in self.optional else ()
+        return tuple(names)
 
     @property
     def told(self) -> tuple[str, ...]:

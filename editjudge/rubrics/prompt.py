@@ -12,7 +12,7 @@ import itertools
 import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from editjudge.canonical import json_hash
@@ -22,6 +22,7 @@ from editjudge.rubrics.answer import answer_shape, plain_words
 from editjudge.rubrics.model import (
     EARLIER,
     LAYOUTS,
+    NEW_PART,
     Factor,
     Layout,
     Rubric,
@@ -166,16 +167,17 @@ def ask(
 ) -> Question:
     """Return the question about one edit. `digests` maps the roles of its images to their digests."""
     layout = layout_of(rubric, layout)
+    inputs = _Inputs(rubric, edit, _absent(rubric, edit, digests))
     if layout == "exact" and rubric.template:
-        exact = tuple(_exact_prompt(rubric, rubric.template, edit))
+        exact = tuple(_exact_prompt(rubric.template, inputs))
         return Question(rubric, exact, None, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
         parts = _merged(
-            _published_prompt(rubric, rubric.template, edit, name, layout), "\n\n"
+            _published_prompt(rubric.template, inputs, name, layout), "\n\n"
         )
     else:
-        parts = _our_prompt(rubric, edit, name, layout)
+        parts = _our_prompt(inputs, name, layout)
     return Question(rubric, tuple(parts), name, layout)
 
 
@@ -206,17 +208,70 @@ def reask(failure: Failure, question: Question) -> str:
 # --- our own rubrics ------------------------------------------------------------------------------------------
 
 
-def _our_prompt(
-    rubric: Rubric, edit: Edit, name: str | None, layout: Layout
-) -> Iterator[Part]:
+@dataclass(frozen=True)
+class _Inputs:
+    """The inputs of one question."""
+
+    rubric: Rubric
+    edit: Edit
+    absent: frozenset[str]
+    """Optional inputs that the edit does not have."""
+
+    def quoted(self) -> list[str]:
+        """Return the texts between marks."""
+        names = [name for name in self.rubric.texts if name not in self.absent]
+        return [_quoted(name, self.edit.text(name)) for name in names]
+
+    def labelled(self, role: str) -> Iterator[tuple[str, str]]:
+        """Yield the label and the name of each image that has this role."""
+        if role in self.absent:
+            return
+        base, _, crop = role.partition("@")
+        names = self.edit.image_names(role)
+        crop_label = _CROPS.get(crop, _CROPS["crop"])
+        for number, name in enumerate(names, 1):
+            count = f", {number} of {len(names)}" if names[1:] else ""
+            label = _LABELS.get(base) or f"{_title(base)}{count}:"
+            yield self.caption(role, number) or f"{crop_label}{label}", name
+
+    def caption(self, role: str, number: int) -> str:
+        return self.rubric.captions.get(role, "").replace("{n}", str(number))
+
+    def image_parts(
+        self, role: str, *, labels: bool = True, exact: bool = False
+    ) -> Iterator[Part]:
+        """Yield the images that have this role, with labels. If `exact`, only the rubric's own captions are labels."""
+        for number, (label, image) in enumerate(self.labelled(role), 1):
+            text = self.caption(role, number) if exact else label
+            if text and (labels or exact):
+                yield TextPart(text)
+            yield ImagePart(image)
+
+
+def _absent(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> frozenset[str]:
+    """Return the optional inputs that the edit does not have. Images are known by their digests where the edit itself
+    was not loaded.
+    """
+    absent = set[str]()
+    for name in rubric.optional:
+        if name in rubric.images:
+            images = edit.image_names(name)
+            is_given = any(edit.image(i) is not None or i in digests for i in images)
+        else:
+            is_given = bool(edit.text(name).strip())
+        absent |= set() if is_given else {name}
+    return frozenset(absent)
+
+
+def _our_prompt(inputs: _Inputs, name: str | None, layout: Layout) -> Iterator[Part]:
+    rubric = inputs.rubric
     before, after = _directions(rubric, layout)
     for role in rubric.images:
-        for label, image in _labelled(edit, role):
+        for label, image in inputs.labelled(role):
             yield TextPart(f"{before}{label}")
             yield ImagePart(image)
             before = ""
-    texts = [_quoted(role, edit.text(role)) for role in rubric.texts]
-    yield TextPart("\n\n".join([*texts, after.replace(_NAME, name or "")]))
+    yield TextPart("\n\n".join([*inputs.quoted(), after.replace(_NAME, name or "")]))
 
 
 @functools.lru_cache(maxsize=64)
@@ -235,17 +290,6 @@ def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
         part = f"# Part {number} of {len(members)}"
         blocks.append(_task_section(member, part if rubric.members else "# Your task"))
     return before, "\n\n".join([*blocks, _answer_section(rubric)])
-
-
-def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
-    """Yield the label and the name of each image that has this role."""
-    base, _, crop = role.partition("@")
-    names = edit.image_names(role)
-    crop_label = _CROPS.get(crop, _CROPS["crop"])
-    for number, name in enumerate(names, 1):
-        count = f", {number} of {len(names)}" if names[1:] else ""
-        label = _LABELS.get(base) or f"{_title(base)}{count}:"
-        yield f"{crop_label}{label}", name
 
 
 def _title(role: str) -> str:
@@ -395,98 +439,139 @@ def _number_rule(rubric: Rubric) -> str:
 
 
 def _published_prompt(
-    rubric: Rubric, template: Template, edit: Edit, name: str | None, layout: Layout
+    template: Template, inputs: _Inputs, name: str | None, layout: Layout
 ) -> Iterator[Part]:
+    rubric = inputs.rubric
     inline = _inline(template, rubric.images) if layout == "published" else set()
-    inline |= {slot.role for slot in template.slots if slot.is_image_part}
+    inline |= _image_parts_of(template)
     for role in rubric.images:
         if role not in inline:
-            yield from _image_parts(edit, role)
-    if preamble := _preamble(rubric, edit, name):
+            yield from inputs.image_parts(role)
+    if preamble := _preamble(inputs, name):
         yield TextPart(preamble)
-    yield from _merged(_filled(template, rubric, edit, inline), "")
+    parts = _Filling(inputs, inline).parts(template)
+    yield from _merged((_text_of_break(part) for part in parts), "")
     if template.adds_answer_format:
         yield TextPart(_answer_format(rubric, name))
 
 
-def _exact_prompt(rubric: Rubric, template: Template, edit: Edit) -> Iterator[Part]:
-    """Yield a published prompt and nothing else. Images without a place in the text come before it."""
-    inline = _inline(template, rubric.images)
-    inline |= {slot.role for slot in template.slots if slot.is_image_part}
-    for role in rubric.images:
+def _exact_prompt(template: Template, inputs: _Inputs) -> Iterator[Part]:
+    """Yield a published prompt and nothing else. Images without a place in the text come before or after it."""
+    images = inputs.rubric.images
+    inline = _inline(template, images) | _image_parts_of(template)
+    unmarked: list[Part] = []
+    for role in images:
         if role not in inline:
-            yield from _image_parts(edit, role, labels=False)
-    for part in _merged(_filled(template, rubric, edit, inline, exact=True), ""):
-        if isinstance(part, ImagePart) or part.text:
+            unmarked += inputs.image_parts(role, exact=True)
+    if template.unmarked_images == "before":
+        yield from unmarked
+    for part in _merged(_Filling(inputs, inline, exact=True).parts(template), ""):
+        if isinstance(part, ImagePart) or (part.text and part is not _BREAK):
             yield part
+    if template.unmarked_images == "after":
+        yield from unmarked
 
 
-def _image_parts(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
-    for label, image in _labelled(edit, role):
-        if labels:
-            yield TextPart(label)
-        yield ImagePart(image)
+_BREAK = TextPart("\0")
+"""Boundary of two text parts. A rubric file cannot contain this character."""
+
+
+def _text_of_break(part: Part) -> Part:
+    return TextPart("\n") if part is _BREAK else part
 
 
 def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
     """Return the images to show inside the text. These are all images if each has a slot and their order is the same,
     otherwise none.
     """
-    roles = (piece.role for piece in pieces(template) if isinstance(piece, Slot))
+    slots = [piece for piece in pieces(template) if isinstance(piece, Slot)]
+    roles = [slot.role for slot in slots if not slot.is_condition]
     placed = tuple(dict.fromkeys(role for role in roles if role in images))
     return set(images) if placed == images else set()
 
 
-def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
+def _image_parts_of(template: Template) -> set[str]:
+    """Return the images that the text itself places as parts of the message."""
+    text = template.text
+    used: list[Slot] = []
+    while more := [s for s in template.slots if s.mark in text and s not in used]:
+        used += more
+        text += "".join(f"{slot.given}{slot.missing}" for slot in more)
+    return {slot.role for slot in used if slot.is_image_part}
+
+
+def _preamble(inputs: _Inputs, name: str | None) -> str:
     """Return the text before a published prompt: the identifier and the quoted inputs."""
+    rubric = inputs.rubric
     lines = []
     if name:
         lines.append(
             f'The identifier of this edit, to be copied into "{rubric.answer.id_key}", is "{name}".'
         )
-    lines += [_quoted(role, edit.text(role)) for role in rubric.texts]
+    lines += inputs.quoted()
     lines.append(f"{_GUARD} {_UNMARKED_GUARD}" if rubric.texts else _IMAGE_GUARD)
     return "\n".join(lines)
 
 
-def _filled(
-    template: Template,
-    rubric: Rubric,
-    edit: Edit,
-    inline: set[str],
-    *,
-    exact: bool = False,
-) -> Iterator[Part]:
-    """Yield the parts of a prompt with its slots filled. A single pass fills them all, so marks inside an input are not
-    filled. If `exact`, there are no labels before images and no quotation marks around texts.
+@dataclass
+class _Filling:
+    """A prompt whose slots are being filled. A single pass fills them all, so marks inside an input are not filled. If
+    `exact`, there are no labels before images and no quotation marks around texts.
 
     An image, or a text below a heading, is shown only once: further marks for it stay unchanged. Image parts are an
     exception: each of them is shown.
     """
-    done: set[str] = set()
-    for piece in pieces(template):
-        if isinstance(piece, str):
-            yield TextPart(piece)
-        elif piece.role in rubric.images:
-            shows_image = piece.is_image_part or piece.role in inline - done
-            if piece.keep or not shows_image:
-                yield TextPart(piece.mark)
-            if shows_image:
-                labels = not piece.keep and not exact
-                yield from _image_parts(edit, piece.role, labels=labels)
-            done.add(piece.role)
-        elif piece.role not in rubric.texts or (piece.keep and piece.role in done):
-            yield TextPart(piece.mark)
-        else:
-            done.add(piece.role)
-            text = edit.text(piece.role)
-            shown = text if exact else _quoted(piece.role, text)
-            if piece.keep:
-                yield TextPart(f"{piece.mark}\n{shown}")
-            elif piece.mark.startswith(("{", "${")):
-                yield TextPart(text)
+
+    inputs: _Inputs
+    inline: set[str]
+    exact: bool = False
+    done: set[str] = field(default_factory=set)
+    """Inputs that were shown."""
+
+    def parts(self, template: Template) -> Iterator[Part]:
+        rubric = self.inputs.rubric
+        for piece in pieces(template):
+            if isinstance(piece, str):
+                yield TextPart(piece)
+            elif piece == NEW_PART:
+                yield _BREAK
+            elif piece.is_condition:
+                yield from self._condition(piece, template)
+            elif piece.role in self.inputs.absent:
+                continue
+            elif piece.role in rubric.images:
+                yield from self._image(piece)
+            elif piece.role in rubric.texts:
+                yield self._text(piece)
             else:
-                yield TextPart(shown)
+                yield TextPart(piece.mark)
+
+    def _condition(self, slot: Slot, template: Template) -> Iterator[Part]:
+        text = slot.missing if slot.role in self.inputs.absent else slot.given
+        others = tuple(other for other in template.slots if other != slot)
+        yield from self.parts(replace(template, text=text, slots=others))
+
+    def _image(self, slot: Slot) -> Iterator[Part]:
+        shows_image = slot.is_image_part or slot.role in self.inline - self.done
+        if slot.keep or not shows_image:
+            yield TextPart(slot.mark)
+        if shows_image:
+            labels = not slot.keep
+            yield from self.inputs.image_parts(
+                slot.role, labels=labels, exact=self.exact
+            )
+        self.done.add(slot.role)
+
+    def _text(self, slot: Slot) -> Part:
+        if slot.keep and slot.role in self.done:
+            return TextPart(slot.mark)
+        self.done.add(slot.role)
+        text = self.inputs.edit.text(slot.role)
+        is_placeholder = not slot.keep and slot.mark.startswith(("{", "${"))
+        shown = text
+        if not self.exact and not is_placeholder:
+            shown = _quoted(slot.role, text)
+        return TextPart(f"{slot.mark}\n{shown}" if slot.keep else shown)
 
 
 def pieces(template: Template) -> Iterator[str | Slot]:
@@ -496,13 +581,13 @@ def pieces(template: Template) -> Iterator[str | Slot]:
         yield from _split(template.text, slots)
         return
     literal = ""
-    for text, field, spec, conversion in string.Formatter().parse(template.text):
+    for text, name, spec, conversion in string.Formatter().parse(template.text):
         literal += text
-        if field is None:
+        if name is None:
             continue
-        mark = f"{{{field}}}"
+        mark = f"{{{name}}}"
         if spec or conversion or mark not in slots:
-            literal += f"{{{field}{'!' if conversion else ''}{conversion or ''}{':' if spec else ''}{spec}}}"
+            literal += f"{{{name}{'!' if conversion else ''}{conversion or ''}{':' if spec else ''}{spec}}}"
             continue
         yield from _split(literal, slots)
         yield slots[mark]
@@ -535,7 +620,7 @@ def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
 def _merged(parts: Iterable[Part], joint: str) -> Iterator[Part]:
     """Yield the parts, with neighbouring texts joined into one part."""
     for is_text, run in itertools.groupby(
-        parts, lambda part: isinstance(part, TextPart)
+        parts, lambda part: isinstance(part, TextPart) and part is not _BREAK
     ):
         if is_text:
             yield TextPart(

@@ -23,9 +23,12 @@ asked, and the formula of the published score. Applied to the user's checkout it
     score:
       overall: share(score)
 
-A part of a prompt is the name of a text, `{picture: edited}` or `{input: question}` for an input between two texts, or
-`{text: "..."}` for a separator. A slot with a list (`"<image>": [input, edited]`) fills the occurrences of the mark in
-turn. Images stay in their positions in every layout. All other keys of a rubric are those of a rubric file.
+A part of a prompt is the name of a text, `{picture: edited}` or `{input: question}` for an input between two texts,
+`{text: "..."}` for a separator, `{part: new}` where the program begins another part of its message, or
+`{given: hint, then: [text], otherwise: [text]}` for texts that depend on an optional input. A slot with a list
+(`"<image>": [input, edited]`) fills the occurrences of the mark in turn. Images stay in their positions in every layout;
+`unmarked_images: after` says that the others follow the text. A rubric that is `like: quality` has the keys of that one
+and its own. All other keys of a rubric are those of a rubric file.
 
 A checkout is never executed. Python files are parsed, not imported: a text is a constant, an entry of a dictionary or
 the value that a function returns, built from constants only. Anything unexpected is an error with its line.
@@ -47,7 +50,8 @@ from typing import Any, Literal
 from editjudge.canonical import Json
 from editjudge.errors import RubricError, did_you_mean
 from editjudge.files import LeavesFolder, resolve_inside
-from editjudge.rubrics.model import Layout, image_part_mark, text_part_mark
+from editjudge.rubrics.likeness import with_likes
+from editjudge.rubrics.model import NEW_PART, Layout, image_part_mark, text_part_mark
 from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.strict_yaml import (
     Lines,
@@ -96,20 +100,29 @@ class TextSource(FileContent):
 
 @dataclass(frozen=True)
 class PromptPart(FileContent):
-    """A part of a prompt whose content is given in the recipe instead of being read from the checkout."""
+    """A part of a prompt that is not a text of the checkout. It has exactly one of these."""
 
     picture: str = ""
     input: str = ""
     text: str = ""
+    part: Literal["", "new"] = ""
+    """`new`: the published program begins another text part of its message here."""
+    given: str = ""
+    """Input on which `then` and `otherwise` depend."""
+    then: tuple[str, ...] = ()
+    """Names of texts that are there if the input is given."""
+    otherwise: tuple[str, ...] = ()
+    """Names of texts that are there if the input is not given."""
 
     def __post_init__(self) -> None:
-        if [bool(self.picture), bool(self.input), bool(self.text)].count(True) != 1:
+        kinds = (self.picture, self.input, self.text, self.part, self.given)
+        if [bool(kind) for kind in kinds].count(True) != 1:
             raise FieldError(
-                "expected one of picture, input and text",
-                "picture",
-                "input",
-                "text",
+                "expected one of picture, input, text, part and given",
+                *("picture", "input", "text", "part", "given"),
             )
+        if bool(self.given) != bool(self.then or self.otherwise):
+            raise FieldError("given: expected then or otherwise beside it", "given")
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,8 @@ class RecipeRubric:
     expects: tuple[str, ...] = ()
     """Additional texts that the prompt must contain, such as labels of lines and keys of the answer."""
     adds_answer_format: bool = False
+    unmarked_images: Literal["before", "after"] = "before"
+    """Where the repository's code sends the images that have no place in the text."""
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -193,6 +208,7 @@ def read_recipe(path: Path) -> Recipe:
             f"{path}:1: expected keys such as name, repository, texts and rubrics"
         )
     recipe = validated(Recipe, data, lines, str(path))
+    recipe = dataclasses.replace(recipe, rubrics=with_likes(recipe.rubrics, str(path)))
     for number, content in enumerate(recipe.rubrics):
         _recipe_rubric(content, lines_below(lines, "rubrics", number), str(path))
     return recipe
@@ -238,14 +254,19 @@ def _built(
 ) -> dict[str, object]:
     where = f"{recipe.name}, rubric {rubric.name}"
     names = [part for part in rubric.prompt if isinstance(part, str)]
+    for part in rubric.prompt:
+        names += [] if isinstance(part, str) else [*part.then, *part.otherwise]
     for name in (*names, *rubric.system, *rubric.removes):
         if name not in texts:
             hint = did_you_mean(name, texts)
             raise RubricError(f'{where}: no text is called "{name}"{hint}')
     files = ", ".join(dict.fromkeys(recipe.texts[name].file for name in names))
     text, slots = _assembled(rubric, texts)
+    conditional = "".join(
+        slot.get("given", "") + slot.get("missing", "") for slot in slots
+    )
     for mark in (*rubric.slots, *rubric.expects):
-        if mark not in text:
+        if mark not in text + conditional:
             raise RubricError(
                 f"{where}: {mark!r} was not found in the text of {files}; check the commit of the checkout"
             )
@@ -260,6 +281,8 @@ def _built(
     template: dict[str, object] = {"text": text, "slots": slots}
     if rubric.braces != "literal":
         template["braces"] = rubric.braces
+    if rubric.unmarked_images != "before":
+        template["unmarked_images"] = rubric.unmarked_images
     if rubric.adds_answer_format:
         template["adds_answer_format"] = True
     content: dict[str, object] = {"name": rubric.name, **rubric.rest}
@@ -273,18 +296,30 @@ def _assembled(
     rubric: RecipeRubric, texts: Mapping[str, str]
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the prompt as one text, with the slots of its inputs."""
+    joint = rubric.join or ""
     text = ""
-    slots = []
-    after_image = True
+    slots: list[dict[str, str]] = []
+    after_text = False
     for part in rubric.prompt:
-        is_image = not isinstance(part, str) and bool(part.picture)
-        # The repository joins texts; an image is sent apart from them.
-        text += "" if is_image or after_image else rubric.join or ""
-        after_image = is_image
+        is_text = isinstance(part, str) or bool(part.text or part.input)
+        # The repository joins texts; images and further parts are sent apart from them.
+        text += joint if is_text and after_text else ""
+        after_text = is_text
         if isinstance(part, str):
             text += texts[part]
         elif part.text:
             text += part.text
+        elif part.part:
+            slots.append({"mark": NEW_PART.mark, "role": NEW_PART.role})
+            text += NEW_PART.mark
+        elif part.given:
+            mark = f"<given {len(slots) + 1}: {part.given}>"
+            given = joint.join(texts[name] for name in part.then)
+            missing = joint.join(texts[name] for name in part.otherwise)
+            slots.append({"mark": mark, "role": part.given})
+            slots[-1] |= {"given": given} if given else {}
+            slots[-1] |= {"missing": missing} if missing else {}
+            text += mark
         else:
             role = part.picture or part.input
             # The mark has no braces, since str.format would read it as a field.

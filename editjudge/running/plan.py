@@ -340,8 +340,8 @@ class EditQuestions:
         roles = rubric.images
         needed = len(roles)
         # Otherwise, as usual, the edit has no lists of images, and only the rubric's images are used.
-        if edit.images or self._judge.further_images:
-            names = [name for role in roles for name in edit.image_names(role)]
+        if edit.images or self._judge.further_images or rubric.optional:
+            names = [*rubric.image_names(edit)]
             needed = len({*names})
             further = self._judge.further_images
             names += [role for role in further if edit.image(role) is not None]
@@ -408,6 +408,8 @@ class EditQuestions:
         # A text from an earlier answer may be empty: a list of differences, if there are none.
         stages = {stage.name for stage in self._settings.earlier[rubric.name]}
         for name in rubric.texts:
+            if name in rubric.optional:
+                continue
             if name == "instruction" and not edit.instruction.strip():
                 return _problem(
                     "missing_input",

@@ -102,8 +102,7 @@ def previews(
             shown = dataclasses.replace(variant.edit, metadata=metadata)
             images = {
                 name: image
-                for role in rubric.images
-                for name in shown.image_names(role)
+                for name in rubric.image_names(shown)
                 if (image := look_at(digests, shown, name))
             }
             by_role = {name: image.digest for name, image in images.items()}

@@ -11,6 +11,7 @@ import pytest
 from editjudge.edit import Edit
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
+from editjudge.rubrics.evaluation import applies
 from editjudge.rubrics.files import parse, parse_any
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Part, TextPart, ask, layout_of, layout_of_run
@@ -198,3 +199,108 @@ def assembled(content: Any, recipe: Recipe, checkout: Path) -> str:
     for name in content.get("removes", ()):
         text = text.replace(read_source(checkout, recipe.texts[name]), "")
     return text
+
+
+OPTIONAL = """
+name: s
+layout: exact
+rubrics:
+  - name: hinted
+    images: [references, edited]
+    texts: [hint]
+    inputs:
+      - {name: references, optional: true, caption: "Image #{n}:"}
+      - {name: hint, optional: true}
+    when: count(references) <= 2
+    scale: {values: [0, 1]}
+    factors: [{key: fit}]
+    answer: {form: scores}
+    template:
+      text: "Look.<new part><if refs><picture: edited>"
+      slots:
+        - {mark: <new part>, role: ""}
+        - mark: <if refs>
+          role: references
+          given: "References: <picture: references><if hint>"
+          missing: None given.
+        - {mark: <if hint>, role: hint, given: "Hint: {hint}."}
+        - {mark: "{hint}", role: hint}
+        - {mark: "<picture: references>", role: references}
+        - {mark: "<picture: edited>", role: edited}
+  - like: hinted
+    name: after
+    when: null
+    template: {unmarked_images: after, text: "Only words. {hint}"}
+"""
+
+
+def optional_rubrics() -> tuple[Rubric, Rubric]:
+    loaded = parse_any(OPTIONAL)
+    assert isinstance(loaded, RubricSet)
+    hinted, after = loaded.rubrics
+    return hinted, after
+
+
+def referring(*references: str, hint: str = "") -> Edit:
+    images = {f"references[{n}]": Path(r) for n, r in enumerate(references, 1)}
+    return Edit("7", edited=Path("e.png"), images=images, metadata={"hint": hint})
+
+
+def test_words_around_an_optional_input_appear_only_with_it() -> None:
+    hinted, _ = optional_rubrics()
+    bare = ask(hinted, referring(hint="Never shown."), {})
+    assert sent(bare.parts) == ["Look.", "None given.", "[edited]"]
+    full = ask(hinted, referring("a.png", "b.png", hint="{hint} <if refs>"), {})
+    assert sent(full.parts) == [
+        "Look.",
+        "References: Image #1:",
+        "[references[1]]",
+        "Image #2:",
+        "[references[2]]",
+        "Hint: {hint} <if refs>.",
+        "[edited]",
+    ]
+
+
+def test_an_optional_input_is_left_out_in_every_layout() -> None:
+    hinted, _ = optional_rubrics()
+    question = ask(hinted, referring(), {}, "images-first")
+    assert "references" not in str(question)
+    assert "none was given" not in str(question)
+    assert hinted.image_names(referring()) == ("edited",)
+
+
+def test_the_length_of_a_list_selects_edits() -> None:
+    hinted, _ = optional_rubrics()
+    assert applies(hinted.when, referring("a.png", "b.png"))
+    assert not applies(hinted.when, referring("a.png", "b.png", "c.png"))
+    assert applies("count(tags) == 2", Edit("7", metadata={"tags": ["x", "y"]}))
+
+
+def test_a_variant_has_the_keys_of_its_model_and_its_own() -> None:
+    hinted, after = optional_rubrics()
+    assert after.when == ""
+    assert after.factors == hinted.factors
+    question = ask(after, referring("a.png", hint="Yes."), {})
+    assert sent(question.parts) == [
+        "Only words. Yes.",
+        "Image #1:",
+        "[references[1]]",
+        "[edited]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("like: hinted", "like: hint"), "like_unknown"),
+        (("{name: hint, optional", "{name: hit, optional"), "unknown_input"),
+        (("role: hint, given", "role: wish, given"), "input_not_listed"),
+    ],
+)
+def test_a_mistake_in_an_optional_input_or_a_variant_is_refused(
+    change: tuple[str, str], code: str
+) -> None:
+    assert change[0] in OPTIONAL
+    with raises(RubricError, code):
+        parse_any(OPTIONAL.replace(*change))

@@ -20,6 +20,7 @@ from editjudge.rubrics.model import (
     AnswerFormat,
     Consistency,
     Factor,
+    InputSettings,
     Rubric,
     Slot,
     Template,
@@ -329,6 +330,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "computed_by": without(computed_by="metrics"),
         "system": without(system="You judge pictures."),
         "layout": without(layout="published"),
+        "inputs": without(inputs=(InputSettings("input", optional=True),)),
         "reason": without(
             reason="after", template=None, consistency=None, answer=AnswerFormat()
         ),
@@ -409,11 +411,18 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "slots": template_with(slots=()),
         "braces": template_with(braces="format"),
         "adds_answer_format": template_with(adds_answer_format=True),
+        "unmarked_images": template_with(unmarked_images="after"),
     },
     Slot: {
         "mark": template_with(slots=(Slot("{instruct}", "instruction"),)),
         "role": template_with(slots=(Slot("{instruction}", "referring_expression"),)),
         "keep": template_with(slots=(Slot("{instruction}", "instruction", keep=True),)),
+        "given": template_with(
+            slots=(Slot("{instruction}", "instruction", given="x"),)
+        ),
+        "missing": template_with(
+            slots=(Slot("{instruction}", "instruction", missing="x"),)
+        ),
     },
 }
 
