@@ -21,11 +21,11 @@ def rubrics(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the built-in rubrics and sets, after an entry for files, which bash expects first."""
-    from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
+    from editjudge.rubrics.files import COMPUTED, LOOK, LOOKED, PAIRWISE, SETS, names
 
     return [
         CompletionItem(incomplete, type="file"),
-        *_items((*names(), *SETS, *PAIRWISE, *COMPUTED), incomplete),
+        *_items((*names(), *SETS, LOOKED, *PAIRWISE, LOOK, *COMPUTED), incomplete),
     ]
 
 

@@ -48,21 +48,31 @@ def command() -> None:
 @command.command("list", example="editjudge rubric list")
 def list_() -> VerbReply:
     """The built-in rubrics and sets."""
-    from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, load, names
+    from editjudge.rubrics.files import (
+        COMPUTED,
+        LOOK,
+        LOOKED,
+        PAIRWISE,
+        SETS,
+        load,
+        names,
+    )
 
     contracts = []
     lines = []
-    for rubric in map(load, (*names(), *PAIRWISE, *COMPUTED)):
+    for rubric in map(load, (*names(), *PAIRWISE, LOOK, *COMPUTED)):
         contracts.append(rubric.contract() | {"description": rubric.description})
         scales = dict.fromkeys(factor.scale.words for factor in rubric.factors)
         inputs = ", ".join(rubric.images + rubric.texts)
         lines += [
             f"{rubric.name:<13} {rubric.description}",
-            f"{'':<13} {len(rubric.factors)} x {', '.join(scales)}; sees {inputs}",
+            f"{'':<13} {len(rubric.factors)} x {', '.join(scales) or 'score'}; sees {inputs}",
         ]
     for name, members in SETS.items():
         lines.append(f"{name:<13} the set {' + '.join(members)}")
     sets = {name: list(members) for name, members in SETS.items()}
+    sets[LOOKED] = [LOOK, *SETS["online"]]
+    lines.append(f"{LOOKED:<13} {LOOK}, and then online with its list")
     return VerbReply({"rubrics": contracts, "sets": sets}, lines)
 
 

@@ -37,6 +37,14 @@ SETS: dict[str, tuple[str, ...]] = {
     "offline": ("reference",),
 }
 """Rubrics of each built-in set."""
+LOOKED = "online-looked"
+"""Built-in set that asks for a list of differences before it asks the questions of `online`."""
+LOOK = "differences"
+"""Built-in rubric without a score, whose list later rubrics are given."""
+_LOOKED_STEP = (
+    "Go through the list of differences that an earlier look at the same images returned. It is help, not proof: "
+    "confirm each entry in the images, and count what it missed."
+)
 PAIRWISE = ("preference", "preference_forced")
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
@@ -85,7 +93,9 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
     """Return a rubric, as `load` does, or a set by its name or file."""
     if name_or_path in SETS:
         return RubricSet(name_or_path, tuple(map(_builtin, SETS[name_or_path])))
-    builtin = [*names(), *PAIRWISE, *COMPUTED]
+    if name_or_path == LOOKED:
+        return _looked()
+    builtin = [*names(), *PAIRWISE, LOOK, *COMPUTED]
     if name_or_path in builtin:
         return _builtin(name_or_path)
     file, mark, member = name_or_path.rpartition("#")
@@ -101,7 +111,7 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
     if _is_file(name_or_path):
         path = Path(name_or_path)
         return parse_any(read_text(path), str(path), path.parent)
-    all_names = [*names(), *SETS, *PAIRWISE, *COMPUTED]
+    all_names = [*names(), *SETS, LOOKED, *PAIRWISE, LOOK, *COMPUTED]
     hint = did_you_mean(name_or_path, all_names)
     raise UnknownRubric(
         f'no rubric is called "{one_line(name_or_path)}"{hint} '
@@ -146,6 +156,23 @@ def resolve(wanted: Sequence[str]) -> list[Rubric]:
 
 def _rubrics(loaded: Rubric | RubricSet) -> tuple[Rubric, ...]:
     return (loaded,) if isinstance(loaded, Rubric) else loaded.rubrics
+
+
+def _looked() -> RubricSet:
+    """Return the questions of `online`, each with the list of differences and with the part that changed."""
+    rubrics = [_builtin(LOOK)]
+    for name in SETS["online"]:
+        rubric = _builtin(name)
+        rubrics.append(
+            dataclasses.replace(
+                rubric,
+                images=(*rubric.images, "edited@change_or_all"),
+                steps=(_LOOKED_STEP, *rubric.steps),
+                after=LOOK,
+            )
+        )
+    description = "The online rubrics, after a list of the differences and with the part that changed cut out."
+    return RubricSet(LOOKED, tuple(rubrics), description=description)
 
 
 @functools.cache

@@ -52,6 +52,7 @@ _CROPS = {
     "": "",
     "crop": "A part that was cut out of this picture. ",
     "change": "The part of this picture that differs from the input, cut out. ",
+    "change_or_all": "The part of this picture that differs from the input, cut out; all of it if nothing differs. ",
     "change_map": "This picture in grey; what differs from the input is drawn over it, brighter for more. ",
 }
 _TEXT_TITLES = {

@@ -31,7 +31,7 @@ from editjudge.media.source import BYTES, DATA_URL, confine, is_url, name_of, re
 from editjudge.store.records import Item, RunRecord
 
 Box = tuple[int, int, int, int]
-MEASURED = ("change", "change_map")
+MEASURED = ("change", "change_or_all", "change_map")
 """Regions that are found by comparing the edited image with the input."""
 REGION_VERSION = 1
 """Version of the method that finds the changed region. It is part of every task key that depends on the method."""
@@ -95,7 +95,7 @@ class ImageRegion:
             data = self._change_map(image, before)
         else:
             pixels = decode(image, name=name)
-            is_box = self.name != "change"
+            is_box = self.name not in ("change", "change_or_all")
             box = (
                 self.box(edit, *pixels.size)
                 if is_box
@@ -111,6 +111,8 @@ class ImageRegion:
         if before is None:
             raise RegionMissing(f"{self}: there is no input to compare it with")
         box: Box | None = plugins.load("regions", "change", str(self))(before, edited)
+        if box is None and self.name == "change_or_all":
+            return (0, 0, *probe(edited, name=str(self)).display_size)
         if box is None:
             raise RegionMissing(f"{self}: no part of the image differs from the input")
         left, top, right, bottom = box

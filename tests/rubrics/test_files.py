@@ -73,6 +73,7 @@ def test_the_folder_and_the_list_name_the_same_builtins() -> None:
     assert {path.stem for path in files.BUILTIN.glob("*.yaml")} == {
         *files.names(),
         *files.PAIRWISE,
+        files.LOOK,
         *files.COMPUTED,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from editjudge.errors import RubricError
 from editjudge.rubrics.contract import check
-from editjudge.rubrics.files import load, parse_any
+from editjudge.rubrics.files import load, parse_any, resolve
 from editjudge.rubrics.verdict import Failure, Verdict
 from editjudge.store.scores import run_set_scores
 from editjudge.store.store import Store
@@ -293,3 +294,50 @@ def test_what_does_not_fit_is_refused_with_its_line(
     assert old in SET
     with raises(RubricError, code, f"mine.yaml:{line}:"):
         parse_any(SET.replace(old, new), "mine.yaml")
+
+
+# --- look first -------------------------------------------------------------------------------------------------
+
+
+def test_online_looked_lists_the_differences_and_scores_with_the_list_and_the_change(
+    tmp_path: Path,
+) -> None:
+    differences = "The gate on the left is green."
+    online = {rubric.name: rubric for rubric in resolve(["online"])}
+
+    def answer(text: str) -> str:
+        (identifier,) = set(re.findall(r"edit-[0-9a-f]{16}", text))
+        if '"differences"' in text:
+            return json.dumps({"image_id": identifier, "differences": [differences]})
+        name = next(n for n, r in online.items() if f"`{r.factors[0].key}`" in text)
+        entry = {"justification": "word " * 16, "score": 5}
+        scores = {factor.key: entry for factor in online[name].factors}
+        return json.dumps({"image_id": identifier, "online_factor_results": scores})
+
+    with server(answer) as sent:
+        done = run(edits(tmp_path, 1), tmp_path / "s.db", rubrics=("online-looked",))
+    assert done.statuses() == {"ok": 4}
+    assert [r["rubric"] for r in done.rows] == ["differences", *online]
+    first, *rest = map(text_of, sent)
+    assert "Edit instruction" not in first and differences not in first
+    assert all(differences in text and "cut out" in text for text in rest)
+    images = [
+        sum(part["type"] == "image_url" for part in each["messages"][-1]["content"])
+        for each in sent
+    ]
+    assert images == [2, 3, 3, 3]
+    looked = {rubric.name: rubric for rubric in resolve(["online-looked"])}
+    for name, rubric in online.items():
+        assert looked[name].factors == rubric.factors
+        assert looked[name].hash != rubric.hash
+
+
+def test_what_the_look_said_wrongly_is_no_list_and_nothing_is_scored(
+    tmp_path: Path,
+) -> None:
+    lines = [("e0", "differences", {"image_id": "e0", "differences": "a gate"})]
+    replayed(tmp_path, Path("online-looked"), lines)
+    rows = stored(tmp_path)
+    assert rows["e0", "differences"]["status"] == "invalid"
+    statuses = {rows["e0", r.name]["status"] for r in resolve(["online"])}
+    assert statuses == {"missing_input"}
