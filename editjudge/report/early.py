@@ -11,6 +11,7 @@ import numpy as np
 from editjudge.report.run_data import RunData, load
 from editjudge.report.selection import deciding
 from editjudge.report.tables import Cell, Figure, Table, counted, figure_text
+from editjudge.running.sums import OVERALL
 from editjudge.running.until import Claim, Until
 from editjudge.stats.columns import (
     Floats,
@@ -86,18 +87,15 @@ def claim_states(run: RunData) -> list[ClaimState]:
     if early is None:
         return []
     run = deciding(run)
-    scores = run.with_aggregates({claim.factor for claim in early.claims})
-    scales = run.all_scales()
-    return [_state(early, claim, scores, scales) for claim in early.claims]
+    scores = run.with_aggregates({OVERALL, *(claim.factor for claim in early.claims)})
+    return [_state(early, claim, run, scores) for claim in early.claims]
 
 
-def _state(
-    early: Until, claim: Claim, scores: Scores, scales: dict[str, tuple[float, ...]]
-) -> ClaimState:
-    scale = scales[claim.factor]
+def _state(early: Until, claim: Claim, run: RunData, scores: Scores) -> ClaimState:
+    name, scale = _score(claim, run)
     ends = difference_ends((min(scale), max(scale))) or (0.0, 0.0)
     alpha = early.alpha / len(early.claims)
-    of_factor = scores.where(factor=claim.factor)
+    of_factor = scores.where(factor=name)
     a = of_factor.where(model=claim.a)
     b = of_factor.where(model=claim.b)
 
@@ -115,6 +113,18 @@ def _state(
     images = {*a.group.present()} | {*b.group.present()}
     level = 1 - alpha * (2 if claim.relation == ">" else 1)
     return ClaimState(claim, state, level, len(images) - state.images, overturnable)
+
+
+def _score(claim: Claim, run: RunData) -> tuple[str, tuple[float, ...]]:
+    """Return the name and the scale of the score that a claim is about."""
+    scales = run.all_scales()
+    if claim.factor in scales:
+        return claim.factor, scales[claim.factor]
+    factors = run.rubrics.get(claim.factor, tuple(run.scales))
+    is_overall = {*factors} == {*run.scales}
+    name = OVERALL if is_overall else claim.factor
+    # A mean without a score so far has no scale of its own yet.
+    return name, scales.get(name, run.scales[factors[0]])
 
 
 def image_differences(early: Until, a: Scores, b: Scores) -> Floats:

@@ -52,6 +52,25 @@ def run(folder: Path, *words: object, name: str = "early") -> Told:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("score", ["hub", "overall", "done"])
+def test_a_claim_about_the_mean_of_the_only_rubric_is_decided_as_one_about_overall(
+    folder: Path, score: str
+) -> None:
+    told = run(folder, "--until", f"{score}: new > old", "--json")
+    assert told.json["until"][0]["decided"] is True
+
+
+@pytest.mark.parametrize("score", ["hub", "overall"])
+def test_a_claim_is_not_decided_by_nothing_but_failures(
+    folder: Path, score: str
+) -> None:
+    (folder / "replies.jsonl").write_text("")
+    told = run(folder, "--until", f"{score}: new > old", "--json")
+    assert told.code == 3
+    (claim,) = told.json["until"]
+    assert (claim["decided"], claim["images"]) == (None, 0)
+
+
 def test_a_run_ends_with_0_once_its_claim_is_decided_and_says_what_it_saved(
     folder: Path,
 ) -> None:
