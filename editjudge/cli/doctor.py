@@ -4,12 +4,14 @@ the shell."""
 from __future__ import annotations
 
 import asyncio
+import datetime
 import importlib.metadata
 import os
 import platform
 import re
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,6 +68,7 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
         "extras": _extras(),
         "judges": asyncio.run(_judges()),
         "store": _store(),
+        "shutdowns": list(_shutdowns()),
     }
     return VerbReply(document, _lines(document))
 
@@ -162,6 +165,23 @@ def _store() -> dict[str, object]:
     return {"ready": True, "says": f"{store.name}: {count(runs, 'run')}"}
 
 
+def _shutdowns() -> Iterator[str]:
+    """Yield a line for each judge of the store's runs, and for the default judge, that is switched off soon."""
+    from editjudge.judges.models import shutdown_of
+    from editjudge.plugins import default_judge
+
+    judges = {default_judge(): ""}
+    with suppress(EditjudgeError), open_store(readonly=True) as store:
+        for run in store.runs():
+            for judge in run.spec.get("judges", ()):
+                judges[judge] = f", which run {run.name} used"
+    for judge, used in judges.items():
+        shutdown = shutdown_of(judge)
+        message = shutdown.message(datetime.date.today()) if shutdown else ""
+        if message:
+            yield f"{judge}{used}: {message}"
+
+
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"editjudge {document['editjudge']}, Python {document['python']}"
     yield "\nextras"
@@ -172,6 +192,9 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  {'ok' if judge['ready'] else '-':<4}{judge['judge']:<26}{judge['says']}"
     store = document["store"]
     yield f"\nstore\n  {'ok' if store['ready'] else '-':<4}{store['says']}"
+    if document["shutdowns"]:
+        yield "\nshutdowns"
+        yield from (f"  {line}" for line in document["shutdowns"])
 
 
 def _server_lines(check: ServerCheck) -> Iterator[str]:
@@ -196,6 +219,8 @@ def _server_lines(check: ServerCheck) -> Iterator[str]:
     yield f"{check.server}, {check.model}"
     for name, value in rows.items():
         yield f"  {name:<24}{value}"
+    for name, date in check.limits.get("shutdown_dates", {}).items():
+        yield f"  {'shutdown':<24}{name}: {date}"
     yield "\nerrors that it returned"
     for name, error in check.errors.items():
         yield f"  {name:<24}{error['status'] or error['code']}: {error['message']}"

@@ -7,7 +7,8 @@ import datetime
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -61,6 +62,8 @@ def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
     }
     if tally.estimated:
         document["cost_estimated_usd"] = tally.estimated
+    if models := {judge: dict(each) for judge, each in tally.models.items() if each}:
+        document["models_reported"] = models
     if tally.left_out:
         document["left_out"] = tally.left_out
     if outcome.short:
@@ -117,12 +120,25 @@ def print_outcome(
             click.echo()
         for line in _counts(outcome, seconds):
             click.echo(printable(line))
+    for line in _changed_models(outcome.tally.models):
+        click.echo(printable(line), err=True)
     if outcome.error:
         click.echo(f"editjudge: {printable(str(outcome.error))}", err=True)
     elif outcome.ending == "budget" and outcome.short:
         click.echo(f"stopped (budget): {_shortfall(outcome.short)}", err=True)
     elif outcome.ending != "finished":
         click.echo(f"stopped ({outcome.ending}); {how_to_resume()}", err=True)
+
+
+def _changed_models(models: Mapping[str, Counter[str]]) -> Iterator[str]:
+    """Yield a line for each judge whose server did not name the same model in all of its replies."""
+    for judge, replies in models.items():
+        if len(replies) > 1:
+            named = ", ".join(f"{one_line(m)[:80]} ({n:,})" for m, n in replies.items())
+            yield (
+                f"{judge}: the server did not answer with one model in this run: {named}. Scores of two models are not "
+                "comparable as they are; name a dated model, and see drift and bridge"
+            )
 
 
 def _results(store: Store, run_id: int) -> list[Table]:

@@ -190,6 +190,11 @@ class _Examiner:
         limits["context"] = context = self._context()
         await self._provoke(context)
         limits["models"] = [cleaned(string(entry["id"])) for entry in self._listed]
+        limits["shutdown_dates"] = {
+            cleaned(string(entry["id"])): cleaned(str(entry["shutdown_date"]))
+            for entry in self._listed
+            if entry.get("shutdown_date")
+        }
         return ServerCheck(
             server=self._endpoint.url,
             model=cleaned(self._endpoint.model),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from editjudge.judges.models import shutdown_of
 from editjudge.report.agreement import stored_agreement
 from editjudge.report.answers import Answer, written
 from editjudge.report.charts import (
@@ -169,6 +170,8 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
         details = [judge]
         if judge in server_models:
             details.append(f"server ran {server_models[judge]}")
+        if shutdown := shutdown_of(judge):
+            details.append(f"switched off on {shutdown.date} ({shutdown.source})")
         if judge in schemas:
             details.append(f"schema {schemas[judge]}")
         details += [p.summary for p in means.run.passports if p.judge == judge]

@@ -53,6 +53,8 @@ class RunTally:
     """Number of judgements that the run was to have when it began; None if it is not known in advance."""
     ruled_out: int = 0
     """Number of these that earlier answers ruled out."""
+    models: dict[str, Counter[str]] = field(default_factory=dict)
+    """Number of replies by the model that the server named, for each judge."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -76,6 +78,8 @@ class RunTally:
         self.replies += sum(
             1 for exchange in judgement.exchanges if exchange.finish != "error"
         )
+        reported = [each.model for each in judgement.exchanges if each.model]
+        self.models.setdefault(judgement.judge, Counter()).update(reported)
         if judgement.cost is not None:
             self.cost += judgement.cost
         elif judgement.exchanges:
@@ -83,6 +87,8 @@ class RunTally:
 
     def merge(self, other: RunTally, *, paid_only: bool = False) -> None:
         """Add the counts of another part of the run. With `paid_only`, add only its requests and costs."""
+        for judge, models in other.models.items():
+            self.models.setdefault(judge, Counter()).update(models)
         if not paid_only:
             self.statuses.update(other.statuses)
             self.cached += other.cached
