@@ -505,7 +505,7 @@ class Run:
         Raises `InputError` if the runs have no edit in common. Raises `UsageError` if the other run used another
         rubric, unless `across_rubrics` is set.
         """
-        from editjudge.report.comparison import drift
+        from editjudge.report.drift import drift
 
         now = self._load(pairing=True)
         then = against._load(pairing=True)

@@ -146,10 +146,11 @@ def drift(
     Edits are matched by input, output and instruction, whatever their ids. Unmatched edits are counted; if nothing
     matches, that is an error. Changes of rubric, server model, image preparation and settings are listed first. Some
     answers may be the same stored answers in both runs; their number is printed. Runs with different rubrics are
-    refused; --across-rubrics compares them on factors with the same scale.
+    refused; --across-rubrics compares them on factors with the same scale. If a server reported several models within a
+    run, the edits of each are also compared by themselves.
     """
-    from editjudge.report import comparison
+    from editjudge.report import drift as report
 
     now = load_run(run, pairing=True)
     then = load_run(in_store(against_store, against), pairing=True)
-    return VerbReply.of(comparison.drift(now, then, across_rubrics=across_rubrics))
+    return VerbReply.of(report.drift(now, then, across_rubrics=across_rubrics))

@@ -6,7 +6,8 @@ words           reason_text, plain      reasons of statistics as text, results a
 run_data        load, RunData           a run's judgements as the columns that statistics take
 selection       deciding, same_rubrics  scores that a comparison uses, and factors that two runs have in common
 summary         measure, report         `report`: coverage, means, aggregates, pass rates, ranks, noise
-comparison      compare, drift          `compare` and `drift`
+comparison      compare                 `compare`
+drift           drift                   `drift`
 bridge          bridge, Bridge          `bridge`, and the file by which `compare --through` maps scores
 agreement       agree                   `agree`: judges against people, and people among themselves
 pairwise        PairRun, report_pairs   pairwise runs, and `agree --preferences`

@@ -1,4 +1,4 @@
-"""`compare` and `drift`: paired differences as tables, charts and sentences."""
+"""`compare`: paired differences as tables, charts and sentences."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from editjudge.report.tables import (
     merge_notes,
     p_value,
 )
-from editjudge.report.words import changes, drift_verdict, plain, reason_text
+from editjudge.report.words import plain, reason_text
 from editjudge.running.sums import OVERALL
 from editjudge.stats import compare as statistics
 from editjudge.stats.columns import Column, Interval, Scores
-from editjudge.stats.compare import Difference, On, corrected, corrected_together
+from editjudge.stats.compare import Difference, On, corrected
 from editjudge.stats.inference import AddedError
 
 By = Literal["model", "judge", "rubric", "run"]
@@ -190,79 +190,6 @@ def _answer(
     )
 
 
-def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answer:
-    """Compare two runs of the same edits at different times. Both must be loaded with `pairing`."""
-    same = same_rubrics(now, then, across_rubrics=across_rubrics)
-    now = same.a
-    then = same.b
-    run = now.run.name
-    against = then.run.name
-    judges = _drifting_judges(now, then)
-    after, before, match = pair_runs(now, then, "edit")
-    drifts = corrected_together(
-        [
-            statistics.drift(
-                shared(before.where(judge=old)),
-                shared(after.where(judge=new)),
-                provenance=(then.provenance, now.provenance),
-                on="pair",
-                scales=_common_scales(now, then),
-            )
-            for new, old in judges.items()
-        ]
-    )
-    changed = changes(drifts[0])
-    lead = [f"changed: {change}" for change in changed]
-    lead = lead or ["no recorded setting of the judging changed"]
-    lead += match.describe(run, against)
-    repeated = len(now.keys & then.keys)
-    if repeated:
-        lead.append(
-            f"{repeated:,} of {len(now.keys):,} judgements are the same stored answers in both runs: they were not "
-            "asked again, so they show no drift"
-        )
-    tests = sum(shift.p is not None for each in drifts for shift in each.shifts)
-    correction = f"Holm-corrected over {tests} comparisons" if tests > 1 else ""
-    tables = []
-    for (new, old), each in zip(judges.items(), drifts, strict=True):
-        judge = new if new == old else f"{new} (b) against {old} (a)"
-        lead.append(f"{judge}: {drift_verdict(each)}")
-        notes = _notes(each.shifts, correction)
-        notes += [f"{factor}: only {against} has it" for factor in each.only_then]
-        notes += [f"{factor}: only {run} has it" for factor in each.only_now]
-        caption = f"Shift from {against} (a) to {run} (b); judge {judge}"
-        tables.append(_table(each.shifts, caption, notes))
-    document = {
-        "run": run,
-        "against": against,
-        "changed": changed,
-        "same_answers": repeated,
-        "judgements": len(now.keys),
-        "pending": now.pending + then.pending,
-        "judges": plain(dict(zip(judges, drifts, strict=True))),
-        "earlier_judges": judges,
-        **match.counts(),
-        **same.as_json(),
-    }
-    return Answer(document, [*same.lead(), *lead], tables)
-
-
-def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
-    """Return the judges that both runs have. If each run has a single judge, these two are matched even if their names
-    differ."""
-    judges = now.scores.judge.present()
-    earlier = then.scores.judge.present()
-    if len(judges) == len(earlier) == 1:
-        return {judges[0]: earlier[0]}
-    same = {judge: judge for judge in judges if judge in earlier}
-    if not same:
-        raise UsageError(
-            f"no judge is in both runs: {', '.join(judges) or 'none'} now, {', '.join(earlier) or 'none'} then",
-            code="no_common_judge",
-        )
-    return same
-
-
 # --- differences ----------------------------------------------------------------------------------------------
 
 
@@ -324,7 +251,7 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
             scores_b.where(judge=judge_b),
             names=names,
             on="pair",
-            scales=_common_scales(a, b),
+            scales=common_scales(a, b),
             guaranteed=choice.guaranteed,
         )
         # Means over different factors cannot be compared.
@@ -357,7 +284,7 @@ class _Mapped:
             "old": [*through.file.sides["old"].judges],
             "new": [*through.file.sides["new"].judges],
             "factors": {
-                name: {"within": factors[name].within, "error": added.error}
+                name: {"within": factors[name].within, "error": added.total}
                 for name, added in self.errors.items()
             },
             "left_out": dict(self.left_out),
@@ -382,6 +309,11 @@ class _Mapped:
             f"not compared, {', '.join(names)}: {reason}"
             for reason, names in by_reason.items()
         ]
+        alone = [name for name in self.errors if factors[name].model_error is None]
+        if alone:
+            lines.append(
+                f"{', '.join(alone)}: the bridge has edits of one model, so intervals lack the differences between models"
+            )
         if self.beyond:
             lines.append(
                 f"{self.beyond:,} scores of {b} are lower or higher than all in the bridge: the map only guesses them"
@@ -433,7 +365,8 @@ def _mapped_differences(
     return _Mapped(comparisons, left_out, errors, through.beyond(new))
 
 
-def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
+def common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
+    """Return the scales that are the same in both runs."""
     other = b.all_scales()
     scales = a.all_scales()
     return {f: scale for f, scale in scales.items() if other.get(f) == scale}
@@ -522,12 +455,12 @@ def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Tabl
             here = [paired for paired in members if paired.within == context]
             notes = [FALLS_NOTE] if any(paired.is_falling for paired in here) else []
             marked = [paired.marked for paired in here]
-            notes += _notes(marked, _correction(members, here))
+            notes += difference_notes(marked, _correction(members, here))
             caption = (
                 f"{title} by {by}, b minus a, paired by edit; {shared_by} {context}"
             )
             rows = [d for d in marked if d.n or d.failed]
-            tables.append(_table(rows or marked, caption, notes))
+            tables.append(difference_table(rows or marked, caption, notes))
     return tables
 
 
@@ -558,7 +491,10 @@ _LEGEND = {
 }
 
 
-def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
+def difference_table(
+    shifts: Sequence[Difference], caption: str, notes: Sequence[str]
+) -> Table:
+    """Return a table of differences, with one row each."""
     digits = _digits(shifts)
     guaranteed = any(d.method != "studentised" for d in shifts)
     rows = []
@@ -656,7 +592,8 @@ _METHODS = {
 }
 
 
-def _notes(shifts: Sequence[Difference], correction: str) -> list[str]:
+def difference_notes(shifts: Sequence[Difference], correction: str) -> list[str]:
+    """Return the notes under a table of differences."""
     one_pair = len({(d.a, d.b) for d in shifts}) == 1
     about = {}
     for d in shifts:

@@ -57,8 +57,6 @@ BINS = 12
 SUPPORT = 5.0
 """Number of edits of average spread that are added to each level, so that a level with one or two edits is not thought
 to be exact."""
-MANY_DEGREES = 200.0
-"""Degrees of freedom of the map's own error, which is based on all edits of the bridge."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +243,7 @@ def bridge(
         models.models,
         models.spearman,
         models.ci.get("spearman"),
-        _model_error(errors, scored.model),
+        between_models(errors, scored.model),
         same,
         verdicts,
         None if human is None else _with_people(scored, human[rows], draws),
@@ -399,22 +397,18 @@ def map_error(
     """Return the error of the mean of these scores after mapping.
 
     It has two parts: the error of the map, as if it had the same direction at all scores, and the difference between a
-    new model and the models of the bridge.
+    new model and the mean of the models of the bridge.
     """
     x = [knot.new for knot in knots]
     half = [(knot.hi - knot.lo) / 2 for knot in knots]
     present = scores[np.isfinite(scores)]
     own = float(np.interp(present, x, half).mean()) / Z if len(present) else 0.0
-    between = model_error or 0.0
-    variance = own**2 + between**2
-    if variance == 0:
-        return AddedError(0.0, MANY_DEGREES)
-    # Satterthwaite's degrees of freedom of a sum of two variances
-    parts = own**4 / MANY_DEGREES + between**4 / max(models - 1, 1)
-    return AddedError(float(np.sqrt(variance)), variance**2 / parts)
+    between = (model_error or 0.0) * math.sqrt(1 + 1 / max(models, 1))
+    return AddedError(own, between, max(models - 1, 1))
 
 
-def _model_error(errors: Floats, model: Column) -> float | None:
+def between_models(errors: Floats, model: Column) -> float | None:
+    """Return the standard deviation between models of the mean error, or None for a single model."""
     models = len(model.labels)
     if models < 2:
         return None

@@ -490,17 +490,27 @@ class Exact(Inference):
 
 @dataclass(frozen=True)
 class AddedError:
-    """Standard error that is not in the sample, such as that of a map between two judges, and its degrees of
-    freedom."""
+    """Standard errors that are not in the sample: those of a map between two judges."""
 
-    error: float
-    degrees: float
+    map: float
+    between: float = 0.0
+    """Standard deviation between models, estimated from few of them."""
+    degrees: float = 1.0
+    """Degrees of freedom of `between`."""
+
+    @property
+    def total(self) -> float:
+        return math.hypot(self.map, self.between)
 
     def half(self, alpha: float) -> float:
         """Return the half-width of an interval with error probability alpha on each side."""
-        from scipy.special import stdtrit
+        from scipy.special import ndtri, stdtrit
 
-        return -float(stdtrit(self.degrees, alpha)) * self.error
+        # Half-widths are added, not variances: if `between` is small by chance, its few degrees of freedom still count.
+        return math.hypot(
+            float(ndtri(alpha)) * self.map,
+            float(stdtrit(self.degrees, alpha)) * self.between,
+        )
 
 
 @dataclass(frozen=True, eq=False)

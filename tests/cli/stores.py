@@ -38,7 +38,8 @@ class Spec:
     judges: Sequence[str] = ("openai/m",)
     repeats: int = 1
     edit_types: Sequence[str] = ("add", "remove")
-    server_model: str | None = "m-1"
+    server_model: str | Callable[[str, int], str] | None = "m-1"
+    """Model that the server reports, or a function of the edit's model and number."""
     salt: str = ""
     """Changes every key, as another time or another server would."""
     rounded_by: float | None = None
@@ -130,10 +131,13 @@ def _judgement(
         if not failed
         else {}
     )
+    server_model = spec.server_model
+    if callable(server_model):
+        server_model = server_model(model, n)
     return task, Judgement(
         key, status, judge, rubric.name, rubric.hash, repeat, scores, None, abstained,
         reasons=(Remark("no_answer", "no JSON"),) if failed else (),
-        exchanges=(Exchange("reply", status, model=spec.server_model),),
+        exchanges=(Exchange("reply", status, model=server_model),),
         prepared={"edited": "as-is"},
         expected={k: v + spec.rounded_by for k, v in (scores or {}).items()}
         if spec.rounded_by is not None else {},

@@ -119,3 +119,40 @@ def test_one_judge_against_another_is_compared_and_called_a_change(
     assert shows(done.out, "openai/m -> openai/m2", sides, "then (a)", sides)
     command = ("drift", "successor", "--against", "then", "--store", store, "--json")
     assert call(*command).document["earlier_judges"] == {"openai/m2": "openai/m"}
+
+
+def test_a_server_that_changed_its_model_within_a_run_splits_it(
+    call: Call, tmp_path: Path
+) -> None:
+    """The server ran m-1 for the model `good`, then m-2, which is harsher, for the model `poor`."""
+
+    def changing(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        score = harsher if model == "poor" else quality
+        return score(model, n, judge, factor, repeat)
+
+    def reported(model: str, _: int) -> str:
+        return {"good": "m-1", "poor": "m-2"}[model]
+
+    store = made(tmp_path / "s.db", Spec("then", edits=60))
+    spec = Spec("now", edits=60, salt="later", server_model=reported)
+    made(store, spec, changing)
+    done = call("drift", "now", "--against", "then", "--store", store)
+    assert shows(done.out, "within now", "m-1", "60 edits", "m-2", "60 edits")
+    splits = call(
+        "drift", "now", "--against", "then", "--store", store, "--json"
+    ).document["by_reported_model"]
+    assert [(s["then"], s["now"], s["edits"]) for s in splits] == [
+        ("m-1", "m-1", 60),
+        ("m-1", "m-2", 60),
+    ]
+    same, other = (
+        {d["factor"]: d for d in s["shifts"]}["alignment"]["difference"] for s in splits
+    )
+    assert same == 0 and other < -0.9
+
+
+def test_one_reported_model_is_not_split(call: Call, store: Path) -> None:
+    document = call(
+        "drift", "now", "--against", "then", "--store", store, "--json"
+    ).document
+    assert document["by_reported_model"] == []

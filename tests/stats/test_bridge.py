@@ -223,7 +223,7 @@ def test_an_added_error_widens_interval_and_p_alike() -> None:
     for shift in (0.2, 0.4, 0.8):
         a, b = sides(shift)
         (plain,) = compare(a, b)
-        (wide,) = compare(a, b, errors={"f": AddedError(0.15, 10)})
+        (wide,) = compare(a, b, errors={"f": AddedError(0.1, 0.1, 10)})
         assert plain.ci and wide.ci and plain.p and wide.p
         assert wide.method == "bridged" and wide.difference == plain.difference
         assert wide.ci.lo < plain.ci.lo and plain.ci.hi < wide.ci.hi
@@ -238,7 +238,7 @@ def test_no_error_adds_nothing() -> None:
     clusters = Clusters.of(values, np.arange(50))
     (base,) = infer([clusters])
     assert base is not None
-    same = Widened(clusters, base, AddedError(0.0, 200))
+    same = Widened(clusters, base, AddedError(0.0))
     assert same.interval() == pytest.approx(base.interval())
     assert same.p() == pytest.approx(base.p(), rel=0.05)
 
@@ -247,7 +247,7 @@ def test_the_error_of_a_map_is_that_at_the_scores_that_it_maps() -> None:
     result: FactorBridge = bridge(rounded(400), scale=SCALE)
     middle = map_error(result.map, np.full(20, 4.0), 0.0, 4)
     rare = map_error(result.map, np.full(20, 1.0), 0.0, 4)
-    assert 0 < middle.error < rare.error
+    assert 0 < middle.total < rare.total
     both = map_error(result.map, np.full(20, 4.0), 0.3, 4)
-    assert both.error == pytest.approx(np.hypot(middle.error, 0.3))
-    assert both.degrees < 4 < middle.degrees
+    assert both.total == pytest.approx(np.hypot(middle.map, 0.3 * 1.25**0.5))
+    assert both.half(0.025) > 1.96 * both.total
