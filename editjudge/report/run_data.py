@@ -170,6 +170,26 @@ class RunData:
         means.append(Aggregate(f"{overall}_minimum", sums.alike, "minimum"))
         return means
 
+    @cached_property
+    def scored_means(self) -> Mapping[str, Sequence[Aggregate]]:
+        """Means over the factors of a rubric that a judge scores on at least half of the edits, if it leaves out others.
+        They are keyed by judge.
+
+        Such a mean is not the rubric's, so it is shown under a name of its own and is not compared.
+        """
+        means: dict[str, list[Aggregate]] = {}
+        for judge, aggregates in self.aggregates.items():
+            scores = self.scores.where(judge=judge)
+            asked = Counter(scores.factor)
+            scored = Counter(scores.take(scores.ok).factor)
+            rubrics = [a for a in aggregates if a.how == "mean" and a.name != OVERALL]
+            for mean in rubrics or aggregates[:1]:
+                usual = [f for f in mean.factors if 2 * scored[f] >= asked[f]]
+                if 1 < len(usual) < len(mean.factors):
+                    name = f"{mean.name}: scored mean of {len(usual)} of {len(mean.factors)}"
+                    means.setdefault(judge, []).append(Aggregate(name, tuple(usual)))
+        return means
+
     @property
     def sums(self) -> dict[str, Aggregate]:
         """Aggregates of all judges, keyed by name."""

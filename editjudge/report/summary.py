@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -36,7 +36,14 @@ from editjudge.stats import summary as statistics
 from editjudge.stats.columns import OK, Column, FailureBounds
 from editjudge.stats.inference import clopper_pearson, evenly
 from editjudge.stats.noise import Noise, noise
-from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
+from editjudge.stats.summary import (
+    PassRate,
+    Rank,
+    aggregate,
+    pass_rates,
+    rank,
+    summarise,
+)
 
 FEW_VALUES = 3
 """Maximum number of values on a scale for which a pass rate is reported. The pass rate is the share of the best value."""
@@ -132,7 +139,7 @@ def measure(
         if len(scores.slices[name].present()) > 1
     }
     formulas = _set_formulas(run)
-    for sums in run.aggregates.values():
+    for sums in (*run.aggregates.values(), *run.scored_means.values()):
         formulas |= {mean.formula: mean.name for mean in sums}
     present = scores.factor.present()
     best = {}
@@ -148,7 +155,10 @@ def measure(
         run,
         [cell for cell in cells if cell.factor not in names],
         slices,
-        [cell for cell in cells if cell.factor in names],
+        [
+            *(cell for cell in cells if cell.factor in names),
+            *map(blank, _scored_means(run, guaranteed)),
+        ],
         formulas,
         [*map(blank, pass_rates(scores, best))],
         [*map(blank, ranks)],
@@ -157,6 +167,16 @@ def measure(
         width,
         guaranteed,
     )
+
+
+def _scored_means(run: RunData, guaranteed: bool) -> Iterator[statistics.Cell]:
+    """Yield the statistics of means over the factors that a judge usually scores."""
+    for judge, means in run.scored_means.items():
+        table = aggregate(run.scores.where(judge=judge), means)
+        scores = table.where(factor=[mean.name for mean in means])
+        all_scales = run.all_scales()
+        scales = {mean.name: all_scales[mean.factors[0]] for mean in means}
+        yield from summarise(scores, scales=scales, guaranteed=guaranteed)
 
 
 def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell]:

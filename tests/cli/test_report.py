@@ -188,6 +188,24 @@ def test_only_as_many_models_are_compared_as_can_be_read(
     assert ("ranks first on overall" in out) == (models > 4)
 
 
+def test_a_mean_of_what_a_judge_scored_has_a_name_of_its_own(
+    call: Call, tmp_path: Path
+) -> None:
+    def measured(
+        model: str, n: int, judge: str, factor: str, repeat: int
+    ) -> int | None:
+        silent = factor in ("scale_realism", "spatial_relationship")
+        return None if silent else quality(model, n, judge, factor, repeat)
+
+    rubrics = ("quality", "preservation")
+    store = made(tmp_path / "s.db", Spec(rubrics=rubrics), measured)
+    document = call("report", "r", "--store", store, "--json").document
+    means = {cell["factor"]: cell["mean"] for cell in document["aggregates"]}
+    assert means["quality"] is None
+    assert means["quality: scored mean of 4 of 6"] is not None
+    assert not any("scored mean" in c["factor"] for c in document["comparisons"])
+
+
 def test_slices_are_of_the_widest_aggregate_that_half_of_the_edits_have(
     call: Call, tmp_path: Path
 ) -> None:
