@@ -269,6 +269,10 @@ class RewardRequest(JudgeRequest):
     samples: Annotated[int, Field(ge=1), BeforeValidator(_integer)] = Field(
         1, description="Answers to each question; the reward is their mean."
     )
+    step: Annotated[float, Field(ge=0)] | None = Field(
+        None,
+        description="Training step at which the edits were made: the server watches their figures by step.",
+    )
     ranking: Ranking = Field(
         "none",
         description="`scores`: the reward is the rank in the group, 1 for the best and 0 for the worst. `pairs`: the "

@@ -50,6 +50,7 @@ from editjudge.rewards.rules import (
     check_groups,
     grouped,
 )
+from editjudge.rewards.steps import StepFigures
 from editjudge.rubrics.model import Rubric
 from editjudge.web.site import Extension, Site
 
@@ -76,6 +77,7 @@ def extension(site: Site) -> Extension:
             app.state.queue = queue
             async with watching(service.canary, queue):
                 yield
+        service.steps.close()
 
     return Extension(
         routes,
@@ -169,6 +171,7 @@ class _Service:
         self._site = site
         self._terms = terms
         self.figures = RewardFigures()
+        self.steps = StepFigures()
         self.offer = Offer.of(terms)
         self.offer.check_rubrics()
         _, rubrics = self.offer.read_score(terms.formula, terms.weights)
@@ -219,6 +222,8 @@ class _Service:
             about["canary"] = self.canary.as_json()
             if self.canary.alarm and not queue.closing:
                 about["status"] = "alarm"
+        if self.steps.step is not None:
+            about["steps"] = self.steps.as_json()
         return _readiness(queue, about)
 
     async def metrics(self, request: Request) -> Response:
@@ -228,6 +233,7 @@ class _Service:
         )
         if self.canary:
             text += gauges_text(self.canary.gauges())
+        text += gauges_text(self.steps.gauges())
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     # --- judging ----------------------------------------------------------------------------------------------
@@ -277,6 +283,8 @@ class _Service:
         except Refused as refused:
             self.figures.refused[protocol, refused.status] += 1
             raise
+        if inquiry.options.step is not None:
+            self.steps.take(inquiry.options.step, inquiry.edits)
         rewards = inquiry.rewards()
         ended = time.monotonic()
         keys = inquiry.batch.keys() if inquiry.batch else set()

@@ -573,8 +573,11 @@ class PassportAnswers:
         return abs(change) - abs(noise)
 
     def sham(self, line: PassportLine) -> float | None:
-        """Return the effect of the sham: of the operation without the cue, or of asking the same question again."""
+        """Return the effect of the sham: of the operation without the cue, or of asking the same question again. A copied
+        input has none."""
         compared = line.arms[0][1] if line.arms else ""
+        if compared == "no_op":
+            return None
         is_repeated = compared in ("clean", "base")
         again = (compared if is_repeated else "base", (0,))
         values = []
