@@ -70,7 +70,7 @@ def figures_of(edit: Edit) -> dict[str, float] | None:
 
 
 def _pixels(image: object) -> Image:
-    pixels: Image = np.asarray(image, np.float32) / 255
+    pixels: Image = np.asarray(image, np.float32) / np.float32(255)
     return pixels
 
 
