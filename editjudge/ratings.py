@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -141,6 +142,9 @@ _QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
 
 def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
     """Yield the line number, rating and origin of each row. Rows with an empty score are skipped."""
+    if path.suffix.lower() == ".json":
+        yield from _label_studio(path)
+        return
     quoted = path.suffix.lower() not in (".jsonl", ".parquet")
     for row in _table(path, RATING):
         score = row.number("score")
@@ -155,6 +159,43 @@ def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
         rubric = row.text("rubric")
         rating = StoredRating(item, rater, factor, score, content, rubric, choice)
         yield row.line, rating, row.origin
+
+
+def _label_studio(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
+    """Yield the number of the task, rating and origin of each answer in an export of Label Studio. The name of a control
+    is the factor, and `data.item` of a task is the item.
+    """
+    try:
+        tasks = json.loads(path.read_text("utf-8"))
+        for number, task in enumerate(tasks, 1):
+            data = task["data"]
+            origin = Origin(str(data.get("model") or ""), str(data.get("group") or ""))
+            for annotation in task.get("annotations", ()):
+                if annotation.get("was_cancelled"):
+                    continue
+                rater = annotation["completed_by"]
+                rater = rater.get("email", rater) if isinstance(rater, dict) else rater
+                for answer in annotation["result"]:
+                    (value,) = answer["value"].values()
+                    score = float(value[0] if isinstance(value, list) else value)
+                    if not math.isfinite(score):
+                        raise ValueError(score)
+                    factor = str(answer["from_name"])
+                    item = str(data["item"])
+                    rating = StoredRating(item, str(rater), factor, score)
+                    yield number, rating, origin
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ManifestError(
+            f"{path}: is not an export of Label Studio (JSON) of the tasks that `ratings plan` wrote: {error!r:.200}; "
+            "expected data.item, and numbers, ratings or choices of numbers as answers"
+        ) from None
 
 
 def _choice(row: _Row, score: float) -> str:

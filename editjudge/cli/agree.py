@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also estimate people's mean per model from few ratings and all scores.",
 )
+@click.option(
+    "--plan",
+    type=FILE,
+    help="With --estimate: the file of `ratings plan`, which says with which probability an edit was chosen to be rated.",
+)
 @use_option
 @store_option
 def command(
@@ -80,6 +85,7 @@ def command(
     with_guessed: bool,
     calibrating: bool,
     estimating: bool,
+    plan: Path | None,
     use: Of,
 ) -> VerbReply:
     """Compare judges' scores with people's ratings, and judges with a further rater.
@@ -96,6 +102,8 @@ def command(
     from editjudge.report.agreement import agree_files
 
     further = {"calibrating": calibrating, "estimating": estimating}
+    if plan and not (estimating and run):
+        raise UsageError("--plan goes with a RUN and --estimate")
     if preferences is not None:
         if any((ratings, scores, manifest, mappings, with_guessed, *further.values())):
             raise UsageError(
@@ -111,7 +119,7 @@ def command(
             raise UsageError(
                 "--manifest goes with --scores only: a run has its own manifest; leave --manifest out"
             )
-        return VerbReply.of(_run(run, ratings, mappings, use, further))
+        return VerbReply.of(_run(run, ratings, mappings, use, further, plan))
     if ratings is None or scores is None:
         raise UsageError(
             "--scores needs people's ratings to compare with: add --ratings FILE"
@@ -139,6 +147,7 @@ def _run(
     mappings: tuple[str, ...],
     use: Of,
     further: dict[str, bool],
+    plan: Path | None,
 ) -> Answer:
     from editjudge.report.agreement import agree
     from editjudge.report.pairwise import agree_stored_pairs, load_pairs
@@ -148,7 +157,7 @@ def _run(
         if file is None and (pairs := load_pairs(store, run)):
             return agree_stored_pairs(pairs, store)
         data = load_run(name, pairing=True, use=use)
-        return agree(data, file or store, mappings, **further)
+        return agree(data, file or store, mappings, plan=plan, **further)
 
 
 def _preferences(name: str | None, file: Path, use: Of) -> Answer:

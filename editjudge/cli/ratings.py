@@ -13,7 +13,9 @@ from editjudge.cli.options import (
     VerbGroup,
     columns_option,
     json_option,
+    open_run,
     open_store,
+    run_argument,
     run_option,
     store_option,
     wants_json,
@@ -145,6 +147,54 @@ def export(file: Path, run: str | None) -> VerbReply:
     file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
     document = {"written": str(file), "ratings": len(rows)}
     return VerbReply(document, [f"wrote {file}: {len(rows):,} ratings"])
+
+
+@command.command(example="editjudge ratings plan mine --budget 200 -o study.jsonl")
+@run_argument
+@click.option(
+    "--budget", type=click.IntRange(1), required=True, help="Number of edits to rate."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=NewFile(),
+    required=True,
+    help="FILE.jsonl, FILE.csv (a row to fill in for each factor) or FILE.json (tasks for Label Studio).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Of the sample.",
+)
+@store_option
+def plan(run: str, budget: int, output: Path, seed: int) -> VerbReply:
+    """Choose at random which edits of a run people should rate: more of those on which judges or repeats disagree.
+
+    Each edit is written with the probability with which it was chosen. `agree RUN --ratings BACK --estimate --plan
+    FILE` counts with it, so that the estimates are unbiased. Ratings come back as CSV, or as the JSON that Label Studio
+    exports, in which the name of a control is the factor.
+    """
+    from editjudge.report import plan as planning
+    from editjudge.report.run_data import load
+
+    store, name = open_run(run)
+    with store:
+        data = load(store, name)
+        planned = planning.plan(store, data, budget, seed)
+    factors = data.scores.factor.present()
+    planning.write_plan(output, planned, factors)
+    edits = len(data.scores.item.present())
+    document = {
+        "run": data.run.name,
+        "written": str(output),
+        "edits": len(planned),
+        "of": edits,
+        "seed": seed,
+    }
+    line = f"wrote {output}: {len(planned):,} of {edits:,} edits to rate"
+    return VerbReply(document, [line])
 
 
 @command.command(

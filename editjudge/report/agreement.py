@@ -23,7 +23,9 @@ from editjudge.ratings import (
 )
 from editjudge.report.answers import Answer
 from editjudge.report.charts import Dot, DotChart
-from editjudge.report.run_data import RunData
+from editjudge.report.plan import planned_chances
+from editjudge.report.run_data import SPEC, RunData
+from editjudge.report.selection import panel_mean
 from editjudge.report.tables import (
     Cell,
     Figure,
@@ -57,6 +59,7 @@ from editjudge.stats.columns import (
     Scores,
     ends_of,
     item_means,
+    stacked,
 )
 from editjudge.stats.summary import Aggregate, aggregate
 from editjudge.store.ratings import count_ratings, ratings_of
@@ -90,8 +93,12 @@ def agree(
     *,
     calibrating: bool = False,
     estimating: bool = False,
+    plan: Path | None = None,
 ) -> Answer:
-    """Compare a run's judges with people's ratings from a file or a store. The run must be loaded with `pairing`."""
+    """Compare a run's judges with people's ratings from a file or a store. The run must be loaded with `pairing`.
+
+    `plan` is the file of `ratings plan` that says with which probability an edit was chosen to be rated.
+    """
     if isinstance(source, Path):
         ratings, _ = file_ratings(source, run)
     else:
@@ -102,7 +109,8 @@ def agree(
     scores = run.with_aggregates(ratings.factor.present())
     _check_common(ratings, scores, list(run.sums))
     _check_scored(ratings, scores, mappings, run.sums)
-    return _run_answer(run, ratings, scores, calibrating, estimating)
+    chances = planned_chances(plan) if plan else None
+    return _run_answer(run, ratings, scores, calibrating, estimating, chances)
 
 
 def agree_files(
@@ -182,6 +190,7 @@ def _run_answer(
     scores: Scores,
     calibrating: bool = False,
     estimating: bool = False,
+    chances: Mapping[str, float] | None = None,
 ) -> Answer:
     return _answer(
         ratings,
@@ -192,6 +201,7 @@ def _run_answer(
         continuous={*run.continuous, *run.sums},
         calibrating=calibrating,
         estimating=estimating,
+        chances=chances,
     )
 
 
@@ -206,6 +216,7 @@ def _answer(
     continuous: Container[str] = (),
     calibrating: bool = False,
     estimating: bool = False,
+    chances: Mapping[str, float] | None = None,
 ) -> Answer:
     scales = scales or {}
     agreement = statistics.agree(ratings, scores, scales=scales, continuous=continuous)
@@ -231,8 +242,12 @@ def _answer(
         document["calibration"] = plain(maps)
         tables += [_calibrations(maps)] if maps else []
     if estimating:
+        several = SPEC in scores.slices and len(scores.slices[SPEC].present()) > 1
+        proxies = stacked([scores, panel_mean(scores)]) if several else scores
         means = _each_judge(
-            ratings, scores, lambda factor, joint: joint.estimates(scales.get(factor))
+            ratings,
+            proxies,
+            lambda factor, joint: joint.estimates(scales.get(factor), chances),
         )
         document["estimates"] = plain(means)
         tables += [_estimates(means)] if means else []
@@ -250,18 +265,29 @@ def _answer(
 
 
 class _Joint(NamedTuple):
-    """Items of one factor and judge: the mean score, mean rating, model and source image of each."""
+    """Items of one factor and judge: the mean score, mean rating, model, source image and name of each."""
 
     judge: Floats
     human: Floats
     model: Sequence[str]
     group: Sequence[str]
+    item: Sequence[str]
 
     def calibration(self) -> ScaleCalibration:
         return calibrate(self.judge, self.human, group=self.group)
 
-    def estimates(self, scale: Sequence[float] | None) -> dict[str, PoweredEstimate]:
-        """Return an estimate for each model. It is limited to the scale, unless some ratings are outside it."""
+    def estimates(
+        self, scale: Sequence[float] | None, chances: Mapping[str, float] | None = None
+    ) -> dict[str, PoweredEstimate]:
+        """Return an estimate for each model. It is limited to the scale, unless some ratings are outside it. With
+        `chances`, ratings of edits that have none are left out.
+        """
+        human = self.human
+        planned = None
+        if chances is not None:
+            chance = np.array([chances.get(item, np.nan) for item in self.item])
+            human = np.where(np.isnan(chance), np.nan, human)
+            planned = np.where(np.isnan(chance), 1.0, chance)
         ends = ends_of(scale)
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
@@ -271,7 +297,11 @@ class _Joint(NamedTuple):
             rows = [i for i, name in enumerate(self.model) if name == model]
             group = [self.group[i] for i in rows]
             estimates[model] = powered_mean(
-                self.judge[rows], self.human[rows], group=group, ends=ends
+                self.judge[rows],
+                human[rows],
+                group=group,
+                ends=ends,
+                probability=None if planned is None else planned[rows],
             )
         return estimates
 
@@ -297,6 +327,7 @@ def _each_judge(
                 np.array([human.get(label, np.nan) for label in item.labels], float),
                 list(part.model.take(first)),
                 list(part.group.take(first)),
+                item.labels,
             )
             results[factor][judge] = compute(factor, joint)
     return results

@@ -152,13 +152,15 @@ def powered_mean(
     *,
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
+    probability: Floats | None = None,
 ) -> PoweredEstimate:
     """Estimate people's mean rating of one model's edits. In `judge` NaN means that the judgement failed; in `human` it
     means that the edit has no rating.
 
     The method is that of Angelopoulos et al. (2023), with the weight of PPI++. Groups may contain rated and unrated
-    edits. Failed edits are left out of the judge's two means only. Failures do not affect which edits are rated, so
-    both means lack the same kind of edits.
+    edits. `probability` is that with which an edit was chosen to be rated, so that each rating counts for the edits that
+    it stands for; by default all are equal. Failed edits are left out of the judge's two means only. Failures do not
+    affect which edits are rated, so both means lack the same kind of edits.
     """
     f = np.asarray(judge, dtype=float)
     y = np.asarray(human, dtype=float)
@@ -175,21 +177,26 @@ def powered_mean(
         mean = float(y[rated].mean()) if n else None
         none = (mean, None, mean, None, few, None, None)
         return PoweredEstimate(n, int(rest.sum()), *none, (few,))
-    human_mean = float(y[rated].mean())
-    people_influence = _influence(y, rated, codes)
+    counts = np.ones(len(f)) if probability is None else 1 / probability
+    human_mean = float(np.average(y[rated], weights=counts[rated]))
+    people_influence = _influence(y, rated, codes, counts)
     judge_influence = np.zeros(len(people_influence))
     shift = 0.0
     if rest.any() and both.any():
-        judge_influence = _influence(f, rest, codes) - _influence(f, both, codes)
-        shift = float(f[rest].mean() - f[both].mean())
+        # With unequal probabilities, unrated edits are not like all others, so the mean is over all scored edits.
+        others = rest if probability is None else scored
+        alike = np.ones(len(f))
+        judge_influence = _influence(f, others, codes, alike)
+        judge_influence -= _influence(f, both, codes, counts)
+        shift = float(f[others].mean() - np.average(f[both], weights=counts[both]))
     weight = _shortest_weight(people_influence, judge_influence)
     mean = human_mean + weight * shift
     error = _error(people_influence + weight * judge_influence, groups)
     alone = _error(people_influence, groups)
-    spread = np.abs(y[rated] - np.median(y[rated]))
+    spread = np.abs(y[rated] - np.median(y[rated])) * counts[rated]
     carried = evenly(np.bincount(inside, weights=spread))
     people = _student(human_mean, alone, carried)
-    if ends:
+    if ends and probability is None:
         people = mean_interval(y[rated], inside, ends)
     limits = _student(mean, error, carried) if weight else people
     notes = [] if rest.any() else [Reason("all_rated")]
@@ -209,12 +216,15 @@ def powered_mean(
     )
 
 
-def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
-    """Return each group's contribution to the error of the mean over the mask `keep`."""
-    centred = np.where(keep, values - values[keep].mean(), 0.0)
-    return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(
-        keep.sum()
-    )
+def _influence(values: Floats, keep: Mask, codes: Ints, counts: Floats) -> Floats:
+    """Return each group's contribution to the error of the mean over the mask `keep`, in which a value counts as often
+    as `counts` says.
+    """
+    weights = np.where(keep, counts, 0.0)
+    mean = np.average(values[keep], weights=counts[keep])
+    centred = np.where(keep, values - mean, 0.0) * weights
+    sums = np.bincount(codes, centred, minlength=int(codes.max()) + 1)
+    return np.asarray(sums / float(weights.sum()), dtype=np.float64)
 
 
 def _shortest_weight(people: Floats, judge: Floats) -> float:
