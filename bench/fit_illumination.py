@@ -13,7 +13,7 @@ import argparse
 import hashlib
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from bench import lighting_cases
 from bench.batteries import DATA
 from editjudge.vision.measured import illumination
-from editjudge.vision.measured.illumination import Forest, local_evidence, smoothed
+from editjudge.vision.measured.forest import Forest
+from editjudge.vision.measured.illumination import local_evidence, smoothed
 from editjudge.vision.measured.scene import Array
 
 WRONG = 0.01
@@ -83,9 +84,13 @@ def fit(records: list[Measured], names: tuple[str, ...]) -> Forest:
         early_stopping=False,
     )
     model.fit(x[chosen].astype(np.float32), y[chosen])
-    internal: Any = model
-    trees = tuple(_tree(stage[0].nodes) for stage in internal._predictors)
-    start = float(internal._baseline_prediction.ravel()[0])
+    return forest_of(model, names)
+
+
+def forest_of(model: Any, names: tuple[str, ...]) -> Forest:
+    """Return the trees of a fitted `HistGradientBoostingClassifier`, with bounds of 0 and 1."""
+    trees = tuple(_tree(stage[0].nodes) for stage in model._predictors)
+    start = float(model._baseline_prediction.ravel()[0])
     return Forest(names, start, trees, 0.0, 1.0)
 
 
@@ -138,15 +143,19 @@ def main() -> None:
         records.append(record)
     allowed, changed = bounds(records, names)
     forest = fit(records, names)
+    write(replace(forest, allowed=allowed, changed=changed), len(records), options.o)
+
+
+def write(forest: Forest, cases: int, file: Path) -> None:
     content = {
-        "measures": names,
+        "measures": forest.measures,
         "start": round(forest.start, 5),
-        "allowed": round(allowed, 3),
-        "changed": round(changed, 3),
-        "cases": len(records),
+        "allowed": round(forest.allowed, 3),
+        "changed": round(forest.changed, 3),
+        "cases": cases,
         "trees": [tree.tolist() for tree in forest.trees],
     }
-    options.o.write_text(json.dumps(content, separators=(",", ":")) + "\n", "utf-8")
+    file.write_text(json.dumps(content, separators=(",", ":")) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,18 @@ from skimage import data
 from editjudge.edit import Edit
 from editjudge.rubrics.files import resolve
 from editjudge.vision.measured.assess import Assessment, Subject, assess
+from editjudge.vision.measured.blending import blended
 from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.degenerate import find_degenerate, screen
-from tests.measured.made import Picture, encoded, mix, photograph, recoloured, region
+from tests.measured.made import (
+    Picture,
+    encoded,
+    jpeg,
+    mix,
+    photograph,
+    recoloured,
+    region,
+)
 
 ASKED = "Make the cup in the middle blue."
 PHOTOGRAPHS: Any = data
@@ -67,6 +76,49 @@ def test_an_output_that_does_next_to_nothing_is_unchanged_and_has_no_reward(
     )
     # Rewards without fidelity have none for it; a judge of the instruction is asked, with the flag.
     assert found.kind == "unchanged" and not found.set_aside
+
+
+@pytest.mark.parametrize("share", [0.5, 0.6])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_blend_of_input_and_edit_is_told_from_the_edit(
+    share: float, seed: int
+) -> None:
+    before = photograph(seed)
+    after = pasted(before)
+    assert blended(before, after) is None
+    found = blended(before, blend(before, after, share))
+    assert found is not None and abs(found - (1 - share)) <= 0.1
+
+
+def redrawn(before: Picture) -> Picture:
+    """A copy as an editor makes it that passes the whole image through an autoencoder: soft, spotted and grainy."""
+    height, width = before.shape[:2]
+    rng = np.random.default_rng(0)
+    spots = rng.normal(0, 1.5, (height // 8, width // 8, 3))
+    soft = cv2.GaussianBlur(before.astype(float), (0, 0), 0.8)
+    soft += cv2.resize(spots, (width, height), interpolation=cv2.INTER_CUBIC)
+    grainy = soft + rng.normal(0, 1.5, before.shape)
+    return np.clip(grainy * 1.02 - 1, 0, 255).astype(np.uint8)
+
+
+COPIES: dict[str, Callable[[Picture], Picture]] = {
+    "passed through an autoencoder": redrawn,
+    "and saved as JPEG": lambda p: jpeg(redrawn(p), 75),
+    "and moved by a pixel": lambda p: jpeg(np.roll(redrawn(p), 1, axis=1), 85),
+    "brighter": lambda p: blend(p, np.full_like(p, 255), 0.02),
+    "blurred": lambda p: cv2.GaussianBlur(p, (0, 0), 1.5),
+    "at twice the size": lambda p: cv2.resize(p, None, fx=2, fy=2),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_copy_of_the_input_that_was_rendered_anew_is_unchanged(
+    name: str, seed: int
+) -> None:
+    before = photograph(seed)
+    output = find_degenerate(before, COPIES[name](before), ASKED)
+    assert output is not None and output.kind == "unchanged"
 
 
 @pytest.mark.parametrize("make", [recoloured, pasted])

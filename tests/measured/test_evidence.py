@@ -13,7 +13,7 @@ from editjudge.report.gallery import BESIDE
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.scale import Scale
 from editjudge.vision.contradictions import contradictions
-from editjudge.vision.measured import illumination, relighting
+from editjudge.vision.measured import forest, illumination, relighting
 from editjudge.vision.measured.assess import Subject, assess
 from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.change import find_change
@@ -136,8 +136,8 @@ def test_a_part_that_light_may_explain_is_abstained_from_with_its_position(
     before = photograph()
     ramp = np.linspace(0.6, 1.3, before.shape[1])[None, :, None]
     lit = np.clip(before * ramp, 0, 255).astype(np.uint8)
-    doubtful = replace(illumination.load(), allowed=0.0, changed=1.0)
-    monkeypatch.setattr(relighting, "load", lambda: doubtful)
+    doubtful = replace(forest.load(illumination.FILE), allowed=0.0, changed=1.0)
+    monkeypatch.setattr(relighting, "load", lambda _: doubtful)
     (rubric,) = resolve(["lighting"])
     found = assess(rubric, Subject({"input": before, "edited": lit}), load())
     assert not found.scores

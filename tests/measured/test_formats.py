@@ -62,7 +62,8 @@ def variants(before: Picture, after: Picture) -> Iterator[tuple[str, Picture, Pi
         for name in ("PNG", "JPEG 95", "JPEG 75"):
             output = saved(sized(after, side), **FILES[name])
             yield f"{name}, {side}", sized(before, side), output
-    yield "PNG, 256", sized(before, 256), sized(after, 256)
+    for name, options in FILES.items():
+        yield f"{name}, 256", sized(before, 256), saved(sized(after, 256), **options)
     for name in ("PNG", "JPEG 85"):
         yield f"{name}, 256 to 1024", sized(before, 256), saved(after, **FILES[name])
 

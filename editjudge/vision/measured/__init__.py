@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from editjudge.vision.measured.assess import Subject
 
 
-VERSION = 4
+VERSION = 5
 """Version of the scores. It is increased when the same images would get other scores under the same calibration."""
 
 

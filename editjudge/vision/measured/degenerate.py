@@ -20,6 +20,7 @@ from editjudge.errors import ImageError
 from editjudge.media.image import Decoding, decode, probe
 from editjudge.media.source import BOUNDS, name_of, read
 from editjudge.vision.measured import resemblance
+from editjudge.vision.measured.blending import blended
 from editjudge.vision.measured.change import Change
 from editjudge.vision.measured.factors import LIGHTING, SPOILT, FactorVerdict, abstain
 from editjudge.vision.measured.lettering import request
@@ -435,7 +436,13 @@ def _classify(
     output = _beside_input(before, edited)
     if output and (flat(before) or _off_one_surface(before) <= _EMPTY):
         return None  # nothing in the input can be recognised
-    return output
+    if toned or (output and output.certain):
+        return output
+    share = blended(before, edited)
+    if share is None:
+        return output
+    clause = f"is the input blended with an edit: inside the edit its contours remain at {share:.0%} of their contrast"
+    return Degenerate("unchanged", clause, nearly=True)
 
 
 def _beside_input(before: Array, edited: Array) -> Degenerate | None:

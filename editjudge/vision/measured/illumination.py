@@ -9,15 +9,13 @@ simulated lights and with simulated changes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import cv2
 import numpy as np
 
+from editjudge.vision.measured.forest import load
 from editjudge.vision.measured.scene import BASE, Array, Scene, fit, view
 
 FILE = Path(__file__).with_name("illumination.json")
@@ -112,50 +110,6 @@ def _compared(name: str, old: Array, new: Array, both: Array) -> dict[str, Array
     }
 
 
-@dataclass(frozen=True)
-class Forest:
-    """Boosted trees. Each node has the index of a measure, a threshold, the next node for values up to the threshold,
-    and the next node for larger values.
-
-    An index of -1 marks a leaf, which has the value that it contributes in place of a threshold.
-    """
-
-    measures: tuple[str, ...]
-    start: float
-    trees: tuple[Array, ...]
-    allowed: float
-    """Probability up to which light is taken to explain a window."""
-    changed: float
-    """Probability above which content is taken to have changed. Between `allowed` and `changed`, the forest is unsure.
-    """
-
-    def probability(self, evidence: Array) -> Array:
-        rows = evidence.reshape(-1, evidence.shape[-1])
-        total = np.full(len(rows), self.start)
-        every = np.arange(len(rows))
-        for tree in self.trees:
-            node = np.zeros(len(rows), np.intp)
-            while (measure := tree[node, 0].astype(np.intp)).max() >= 0:
-                above = rows[every, measure] > tree[node, 1]
-                following = np.where(above, tree[node, 3], tree[node, 2])
-                node = np.where(measure >= 0, following.astype(np.intp), node)
-            total += tree[node, 1]
-        chances: Array = 1 / (1 + np.exp(-np.clip(total, -30, 30)))
-        return chances.reshape(evidence.shape[:-1]).astype(np.float32)
-
-
-@cache
-def load() -> Forest:
-    content = json.loads(FILE.read_text("utf-8"))
-    return Forest(
-        tuple(content["measures"]),
-        content["start"],
-        tuple(np.array(tree) for tree in content["trees"]),
-        content["allowed"],
-        content["changed"],
-    )
-
-
 def unaligned(before: Array, after: Array) -> Scene:
     """Return both images without alignment, because new light can look like a shift by a few pixels."""
     first = view(before)
@@ -166,7 +120,7 @@ def unaligned(before: Array, after: Array) -> Scene:
 
 def content_chances(evidence: Array) -> Array:
     """Return, for each window, the probability that more than the light changed."""
-    return smoothed(load().probability(evidence))
+    return smoothed(load(FILE).probability(evidence))
 
 
 def smoothed(chances: Array) -> Array:

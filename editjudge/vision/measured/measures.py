@@ -17,7 +17,7 @@ from editjudge.vision.measured.change import (
     find_change,
 )
 from editjudge.vision.measured.network import Features, extract
-from editjudge.vision.measured.scene import Array, Scene, View, area, fit, to_lab
+from editjudge.vision.measured.scene import Array, Scene, View, area, fit
 from editjudge.vision.measured.structure import (
     damage,
     everywhere,
@@ -39,6 +39,9 @@ _RIM = 256
 """Longest side at which the contour of the edited region is measured, in lightness only. At this size, an image of 256
 pixels shows as much as a larger one. In lightness, a JPEG that stores colour at half the resolution shows as much as
 any other file."""
+_LUMA = 100 / 255
+"""Units of lightness per level of luma. Lightness itself would take in colour, which many files keep at half the size.
+"""
 _REACH = 8
 """Number of pixels examined on both sides of the contour, since the region is known only to within a few pixels."""
 _ALONG = 5
@@ -55,6 +58,8 @@ _OUTLINE = 0.3
 _LEAKED = 5.0
 """Factor by which visible changes outside the edit reduce the seam. If they cover a fifth of the image, no seam is
 reported, since the contours belong to those changes."""
+_SPECK = np.ones((9, 9), np.uint8)
+"""Largest change outside the edit that is ignored: what JPEG at quality 75 leaves of a small image is less."""
 _SHORT = 200
 """Length of the contour in pixels below which the seam is reduced. A shorter contour belongs to a small object, whose
 outline cannot be distinguished from a seam."""
@@ -70,7 +75,7 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
     # from the images themselves: a small one that was enlarged first would be blurred by it
     views = (scene.after, scene.before)
-    after, before = (to_lab(fit(view.rgb, *size))[..., 0] for view in views)
+    after, before = (fit(view.fine, *size) * _LUMA for view in views)
     shift = area(change.expected[..., 0] - scene.before.lightness, size)
     region = area(change.region.astype(np.float32), size) > 0.5
     planes = np.dstack([after, before + shift])
@@ -87,7 +92,8 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
     # An object recoloured up to its outline has no seam.
     beyond = np.maximum(0.0, steps - _OUTLINE * _steps(earlier, 1) - usual)
     excess = (beyond * sharpness).max(axis=1)
-    stray = float(((change.visible > 1) & (change.outside > 0)).mean())
+    beside = ((change.visible > 1) & (change.outside > 0)).astype(np.uint8)
+    stray = float(cv2.morphologyEx(beside, cv2.MORPH_OPEN, _SPECK).mean())
     trusted = min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * stray))
     return {
         "step": float(excess.mean()) * trusted,

@@ -15,9 +15,10 @@ from editjudge.vision.measured.factors import (
     percent,
     position,
 )
+from editjudge.vision.measured.forest import load
 from editjudge.vision.measured.illumination import (
+    FILE,
     content_chances,
-    load,
     local_evidence,
     unaligned,
 )
@@ -104,7 +105,7 @@ def _content(
     scenes: tuple[Scene, Scene | None], ignored: Array
 ) -> Iterator[LightDifference]:
     """Yield the parts whose difference light does not explain, or may not explain."""
-    forest = load()
+    forest = load(FILE)
     maps = []
     for scene in filter(None, scenes):
         names, evidence = local_evidence(scene)
