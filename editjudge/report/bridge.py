@@ -291,7 +291,8 @@ def _verdict(bridges: Mapping[str, FactorBridge]) -> list[str]:
     if near:
         lines.append(f"comparable through this bridge: {', '.join(near)}")
     if far:
-        lines.append(f"not comparable on {', '.join(far)}: start anew")
+        scores = ", ".join(far) if near else "any score"
+        lines.append(f"not comparable on {scores}: start anew")
     return lines
 
 
@@ -304,6 +305,8 @@ def _judged(run: RunData) -> str:
     return f"{run.run.name}, judged by {', '.join(names)}"
 
 
+_SHOWN = ("bridge_ranks", "bridge_wide")
+"""Reasons whose figures are columns of the table of scores."""
 _LEGEND = {
     "within": "error on images that the map was not fitted to, which 90 % of edits do not exceed",
     "Spearman": "rank correlation of edits, with 95 % CI",
@@ -337,7 +340,7 @@ def _factor_tables(
     notes = [
         f"{name}: {reason_text(each.reason)}"
         for name, each in bridges.items()
-        if each.reason
+        if each.reason and each.reason.code not in _SHOWN
     ]
     notes.append(
         f"comparable: 90 % of edits within {limits.within:g} of a point of a 7-point scale or the same share of another, "
