@@ -134,7 +134,7 @@ def test_every_recipe_asks_byte_for_byte_what_its_checkout_says(
     assert isinstance(imported, RubricSet)
     for rubric, content in zip(imported.rubrics, recipe.rubrics, strict=True):
         edit, texts = an_edit(rubric)
-        question = ask(rubric, edit, {})
+        question = ask(rubric, edit, dict.fromkeys(rubric.images, "digest"))
         system = (content.get("join", "\n\n")).join(  # type: ignore[attr-defined]
             read_source(checkout, recipe.texts[text])
             for text in content.get("system", ())  # type: ignore[attr-defined]
@@ -173,13 +173,16 @@ def rendered(
     if content.get("braces") == "format":
         text = text.replace("{{", "{").replace("}}", "}")
     marked = re.findall("\x03(.*?)\x04", text)
-    parts = [f"[{role}]" for role in content["images"] if role not in marked]
+    unmarked = [f"[{role}]" for role in content["images"] if role not in marked]
+    goes_after = content.get("unmarked_images") == "after"
+    parts = [] if goes_after else unmarked
     for chunk in filter(None, re.split("(\x03.*?\x04)", text)):
         if chunk.startswith("\x03"):
             parts.append(f"[{chunk[1:-1]}]")
         else:
-            parts.append(re.sub("\x01(.*?)\x02", lambda m: texts[m[1]], chunk))
-    return parts
+            text = re.sub("\x01(.*?)\x02", lambda m: texts[m[1]], chunk)
+            parts += filter(None, text.split("\x05"))
+    return parts + unmarked if goes_after else parts
 
 
 def assembled(content: Any, recipe: Recipe, checkout: Path) -> str:
@@ -187,13 +190,20 @@ def assembled(content: Any, recipe: Recipe, checkout: Path) -> str:
     text = ""
     after_text = False
     for part in content["prompt"]:
+        is_text = isinstance(part, str) or not {*part}.isdisjoint(("text", "input"))
         is_image = "picture" in part and not isinstance(part, str)
-        text += content.get("join", "") if after_text and not is_image else ""
-        after_text = not is_image
+        text += content.get("join", "") if after_text and is_text else ""
+        after_text = is_text
         if isinstance(part, str):
             text += read_source(checkout, recipe.texts[part])
         elif is_image:
             text += f"\x03{part['picture']}\x04"
+        elif "part" in part:
+            text += "\x05"
+        elif "given" in part:
+            text += "".join(
+                read_source(checkout, recipe.texts[name]) for name in part["then"]
+            )
         else:
             text += part.get("text") or f"\x01{part['input']}\x02"
     for name in content.get("removes", ()):

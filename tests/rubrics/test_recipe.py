@@ -307,7 +307,9 @@ def tiny_checkout(folder: Path, recipe: Any) -> Path:
     """A repository of the recipe's layout, with words of its own: each text holds what the recipe looks for."""
     words: dict[str, list[str]] = {name: [f"Our own {name}."] for name in recipe.texts}
     for rubric in recipe.rubrics:
-        first = next(part for part in rubric["prompt"] if isinstance(part, str))
+        first = next((part for part in rubric["prompt"] if isinstance(part, str)), None)
+        if first is None:
+            continue
         marks = [*rubric.get("expects", ())]
         for mark, roles in rubric.get("slots", {}).items():
             marks += [mark] * (1 if isinstance(roles, str) else len(roles))
@@ -335,6 +337,9 @@ def tiny_checkout(folder: Path, recipe: Any) -> Path:
                 else f"return {texts[name]!r}"
             )
             place[source.function] = f"def {source.function}():\n    {body}\n"
+        elif source.after:
+            marked = f"{source.after}{texts[name]}{source.before}"
+            place[source.after] = f"r'''\n{marked}\n'''\n"
         else:
             files[source.file] = texts[name]
     for name, content in files.items():
