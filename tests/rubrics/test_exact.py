@@ -314,3 +314,29 @@ def test_a_mistake_in_an_optional_input_or_a_variant_is_refused(
     assert change[0] in OPTIONAL
     with raises(RubricError, code):
         parse_any(OPTIONAL.replace(*change))
+
+
+def test_the_example_of_the_documentation_is_asked_as_it_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "rubrics.md"
+    section = page.read_text("utf-8").split("## Writing a published question by hand")[
+        1
+    ]
+    loaded = parse_any(section.split("```yaml\n")[1].split("```")[0])
+    assert isinstance(loaded, RubricSet)
+    edit = Edit(
+        "7",
+        edited=Path("e.png"),
+        instruction="Dye it.",
+        images={"references[1]": Path("r.png")},
+        metadata={"hint": "Red."},
+    )
+    fit, looks = (sent(ask(rubric, edit, {}).parts) for rubric in loaded.rubrics)
+    answer = 'Answer {"score": X, "reason": "..."}'
+    assert fit == [
+        f"Request: Dye it.\nHint: Red.\n{answer}",
+        "Result:",
+        "[edited]",
+        "Reference 1:",
+        "[references[1]]",
+    ]
+    assert looks == ["Is it well made? ", "[edited]"]
