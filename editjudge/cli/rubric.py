@@ -141,6 +141,9 @@ def _set_lines(rubric_set: RubricSet) -> Iterator[str]:
     yield f"hash     {rubric_set.hash}"
     for formula in rubric_set.formulas:
         yield f"score    {formula.words}"
+    for name, each in rubric_set.run.items():
+        weights = ", ".join(f"{value} {w:g}" for value, w in each.weights.items())
+        yield f"run      {name} = mean of {each.score} by {each.by}: {weights or 'equal weights'}"
     for rubric in rubric_set.rubrics:
         yield ""
         for name, value in asking(rubric).items():

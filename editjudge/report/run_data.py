@@ -17,7 +17,7 @@ from editjudge.report.contradictions import Contradictions, contradictions_of
 from editjudge.report.tables import counted
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import EXACT_NOTICE, is_any_exact
-from editjudge.rubrics.sets import Formula
+from editjudge.rubrics.sets import Formula, RunScore
 from editjudge.running.sums import OVERALL, RubricFactor, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations, stacked
 from editjudge.stats.summary import Aggregate, aggregate
@@ -79,6 +79,8 @@ class RunData:
     """Identities of the run's edits, if the run is to be paired with another run."""
     formulas: Sequence[Formula] = ()
     """Formulas of the run's rubric sets; their values are factors in `scores`."""
+    run_scores: Mapping[str, RunScore] = field(default_factory=dict)
+    """Scores of the whole run that its sets define."""
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
     """Questions about each factor, keyed by factor and rubric."""
@@ -310,6 +312,12 @@ def load(
     factors = RunFactors.of(store, run)
     rubrics = store.questions_of(run).rubrics
     scorer = scorer_of(run.spec, rubrics)
+    run_scores: dict[str, RunScore] = {}
+    for content in run.spec.get("sets", {}).values():
+        for name, fields in content.get("run", {}).items():
+            run_scores[name] = RunScore(**fields)
+    columns = [each.by for each in run_scores.values() if each.by != "edit_type"]
+    by = list(dict.fromkeys([*by, *columns]))
     reading = _Reading(store, run, by, scorer)
     scores = reading.scores(_rows(store, run, of), factors.rubrics)
     if of == "expected":  # a mean is any number between the ends of its scale
@@ -341,6 +349,7 @@ def load(
         factors.computed,
         RunEdits.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
+        run_scores,
         of,
         factors.questions,
         unchanged_outputs(store, run) if evidence else frozenset(),

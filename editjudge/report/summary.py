@@ -33,16 +33,18 @@ from editjudge.report.tables import (
 )
 from editjudge.report.words import plain, reason_text
 from editjudge.stats import summary as statistics
-from editjudge.stats.columns import OK, Column, FailureBounds
+from editjudge.stats.columns import OK, Column, FailureBounds, Reason
 from editjudge.stats.inference import clopper_pearson, evenly
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import (
     PassRate,
     Rank,
+    WeightedMean,
     aggregate,
     pass_rates,
     rank,
     summarise,
+    weighted_means,
 )
 
 FEW_VALUES = 3
@@ -76,6 +78,8 @@ class SummaryReport:
     """Interval width for which the needed number of edits or repeats is estimated."""
     guaranteed: bool = False
     """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
+    of_run: Sequence[WeightedMean] = ()
+    """Scores of the whole run that its sets define."""
 
     @cached_property
     def claims(self) -> Sequence[ClaimState]:
@@ -166,6 +170,7 @@ def measure(
         noise(scores) if repeated else [],
         width,
         guaranteed,
+        _of_run(run),
     )
 
 
@@ -177,6 +182,50 @@ def _scored_means(run: RunData, guaranteed: bool) -> Iterator[statistics.Cell]:
         all_scales = run.all_scales()
         scales = {mean.name: all_scales[mean.factors[0]] for mean in means}
         yield from summarise(scores, scales=scales, guaranteed=guaranteed)
+
+
+def _of_run(run: RunData) -> list[WeightedMean]:
+    results: list[WeightedMean] = []
+    for name, each in run.run_scores.items():
+        rows = run.scores.take(run.scores.factor.among((each.score,)))
+        results += weighted_means(name, rows, each.by, each.weights)
+    if run.ends_by_claims:
+        stopped = Reason("stopped_early")
+        results = [
+            dataclasses.replace(each, ci=None, ci_reason=stopped, method=None)
+            for each in results
+        ]
+    return results
+
+
+def _run_table(run: RunData, results: Sequence[WeightedMean]) -> Table:
+    """Return the table of the scores of the whole run."""
+    rows: list[dict[str, Cell]] = [
+        {
+            "score": each.name,
+            "judge": each.judge,
+            "model": each.model,
+            "ok/n": coverage_figure(each.ok, each.n),
+            "mean": Figure(each.mean, each.ci),
+            **{value: Figure(mean) for value, mean in each.means.items()},
+        }
+        for each in results
+    ]
+    notes = [
+        f"{name} = mean of {each.score} by {each.by}, "
+        + (
+            "weighted " + ", ".join(f"{v} {w:g}" for v, w in each.weights.items())
+            if each.weights
+            else "all equally"
+        )
+        for name, each in run.run_scores.items()
+    ]
+    reasons = dict.fromkeys(each.ci_reason for each in results if each.ci_reason)
+    notes += map(reason_text, reasons)
+    table = Table.listing(
+        rows, "Scores of the run: mean with 95 % CI", notes=notes, stub=3
+    )
+    return table.folded("judge", "model")
 
 
 def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell]:
@@ -326,6 +375,7 @@ def document(means: SummaryReport) -> dict[str, object]:
         "slices": plain(means.slices),
         "aggregates": plain(means.aggregates),
         "formulas": list(means.formulas),
+        **({"run_scores": plain(means.of_run)} if means.of_run else {}),
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
         "comparisons": [paired.as_json() for paired in means.compared],
@@ -394,6 +444,8 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
         parts.append(
             _means(run, means.aggregates, "Aggregates", means.formulas, means.ranks)
         )
+    if means.of_run:
+        parts.append(_run_table(run, means.of_run))
     parts.append(_means(run, means.factors, "Scores by factor"))
     if means.passes:
         parts.append(_passes(means.passes))

@@ -58,6 +58,8 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
     "stopped_early": "the run ends by its claims (--until), and this interval would assume a fixed number of edits",
     # summaries and noise
     "scale_unknown": "the scale is unknown: the scores of failed judgements have no bounds",
+    "value_without_weight": "{column} has the value {value!r}, and the set gives it no weight",
+    "value_without_score": "no edit with the value {value!r} of {column} has a score",
     "ranks_of_one_image": "only one source image: on other images the ranks may differ",
     "no_repeats": "no repeats: the judge's noise cannot be separated from the rest",
     "one_judge": "one judge: variance between judges is not estimated",

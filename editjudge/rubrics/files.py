@@ -16,7 +16,14 @@ from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.likeness import with_likes
 from editjudge.rubrics.model import ASKING, Layout, Rubric, plain_content
 from editjudge.rubrics.scale import FieldError, FileContent
-from editjudge.rubrics.sets import MemberError, RubricSet, ScoreError, asking, fuse
+from editjudge.rubrics.sets import (
+    MemberError,
+    RubricSet,
+    RunScore,
+    ScoreError,
+    asking,
+    fuse,
+)
 from editjudge.rubrics.strict_yaml import (
     Lines,
     dump_plain,
@@ -228,6 +235,7 @@ class _SetFile(FileContent):
     name: str
     rubrics: tuple[object, ...]
     score: Mapping[str, Any] | None = None
+    run: Mapping[str, RunScore] = dataclasses.field(default_factory=dict)
     description: str | None = None
     layout: Layout | None = None
     """Layout of the rubrics that do not name their own."""
@@ -257,10 +265,16 @@ def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSe
         rubrics.append(_with_layout(rubric, content.layout, inside, source))
     description = content.description or ""
     try:
-        return RubricSet(content.name, tuple(rubrics), content.score or {}, description)
+        return RubricSet(
+            content.name,
+            tuple(rubrics),
+            content.score or {},
+            description,
+            content.run,
+        )
     except RubricError as error:
         name = error.name if isinstance(error, ScoreError) else ""
-        line = lines.get(("score", name), 1)
+        line = lines.get(("score", name), lines.get(("run", name), 1))
         if isinstance(error, MemberError):
             number = [rubric.name for rubric in rubrics].index(error.rubric)
             inside = lines_below(lines, "rubrics", number)

@@ -18,14 +18,16 @@ Pass its path instead of a rubric's name::
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, NotRequired, TypedDict, TypeVar
 
 from editjudge.canonical import Json, json_hash
 from editjudge.edit import Edit
@@ -41,6 +43,7 @@ from editjudge.rubrics.expression import (
     parse,
 )
 from editjudge.rubrics.model import ASKING, Rubric
+from editjudge.rubrics.scale import FileContent, refuse
 from editjudge.values import column, place_among, word_of
 
 T = TypeVar("T")
@@ -55,6 +58,35 @@ class SetSpec(TypedDict):
     rubrics: list[Json]
     """Name of each rubric, and the conditions under which its question is asked."""
     score: dict[str, ScoreText]
+    run: NotRequired[dict[str, Json]]
+
+
+@dataclass(frozen=True)
+class RunScore(FileContent):
+    """A score of a whole run: the mean of a score for each value of a column, and the weighted mean of these."""
+
+    score: str
+    """Name of the set's score, or of a factor."""
+    by: str
+    """Column of the manifest, such as a dimension."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weight of each value of the column; by default all are equal."""
+
+    def __post_init__(self) -> None:
+        refuse(
+            (
+                not all(0 < weight < math.inf for weight in self.weights.values()),
+                "bad_weight",
+                "weights: expected numbers above 0, one for each value of the column",
+                "weights",
+            ),
+            (
+                not re.fullmatch(r"[^\W\d][\w.-]*", self.by),
+                "bad_column",
+                f"by {self.by!r:.80}: expected a column of the manifest",
+                "by",
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -207,6 +239,8 @@ class RubricSet:
     `Formula`.
     """
     description: str = ""
+    run: Mapping[str, RunScore] = field(default_factory=dict)
+    """Scores of a whole run, keyed by name."""
 
     def __post_init__(self) -> None:
         if not self.rubrics:
@@ -223,6 +257,16 @@ class RubricSet:
             self._check_earlier(rubric, names)
             names.append(rubric.name)
         _ = self.formulas
+        factors = [factor.key for rubric in self.rubrics for factor in rubric.factors]
+        known = [*self.score, *factors]
+        for name, run_score in self.run.items():
+            if run_score.score not in known:
+                hint = did_you_mean(run_score.score, known)
+                raise ScoreError(
+                    name,
+                    f'run {name}: no score is called "{run_score.score}"{hint}',
+                    "unknown_score",
+                )
 
     def _check_earlier(self, rubric: Rubric, before: Sequence[str]) -> None:
         """Raise `MemberError` if a rubric uses a later rubric, or a value that the answers of another do not have."""
@@ -259,7 +303,11 @@ class RubricSet:
             {"name": rubric.name, "hash": rubric.hash} | asking(rubric)
             for rubric in self.rubrics
         ]
-        content = [rubrics, {name: _plain(score) for name, score in self.score.items()}]
+        content: list[object] = [
+            rubrics,
+            {name: _plain(score) for name, score in self.score.items()},
+        ]
+        content += [self._run_content()] if self.run else []
         return json_hash(content, "compact")
 
     @functools.cached_property
@@ -304,15 +352,21 @@ class RubricSet:
             "scores": list(self.score),
         }
 
+    def _run_content(self) -> dict[str, Json]:
+        return {name: dataclasses.asdict(each) for name, each in self.run.items()}
+
     def spec(self) -> SetSpec:
         """Return the set in the form in which a run stores it."""
-        return {
+        spec: SetSpec = {
             "hash": self.hash,
             "rubrics": [
                 {"name": rubric.name} | asking(rubric) for rubric in self.rubrics
             ],
             "score": {name: _plain(score) for name, score in self.score.items()},
         }
+        if self.run:
+            spec["run"] = self._run_content()
+        return spec
 
 
 def member(rubric: Rubric) -> Member:

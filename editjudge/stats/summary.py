@@ -188,6 +188,67 @@ def summarise(
     ]
 
 
+@dataclass(frozen=True)
+class WeightedMean:
+    """Weighted mean of the means over the values of a column, for one judge and model."""
+
+    name: str
+    judge: str
+    model: str
+    mean: float | None
+    ci: Interval | None
+    ci_reason: Reason | None
+    """Reason why there is no interval, or no mean."""
+    method: str | None
+    ok: int
+    n: int
+    means: Mapping[str, float | None]
+    """Mean for each value of the column; None if no judgement has a score."""
+
+
+def weighted_means(
+    name: str, scores: Scores, by: str, weights: Mapping[str, float]
+) -> list[WeightedMean]:
+    """Return the weighted mean over the values of a slice, for each judge and model. Without weights, all values count
+    equally. There is no mean if a value has a weight and no score, or scores and no weight.
+    """
+    results = []
+    cells, keys = combinations(scores.judge, scores.model)
+    for number, (judge, model) in enumerate(keys):
+        rows = scores.take(cells == number)
+        ok = rows.take(rows.ok)
+        column = ok.slices[by]
+        present = dict.fromkeys((*weights, *rows.slices[by].present()))
+        means = {
+            value: float(ok.score[column.among((value,))].mean())
+            if column.among((value,)).any()
+            else None
+            for value in present
+        }
+        shares = dict(weights) or dict.fromkeys(present, 1.0)
+        unweighted = [value for value in present if value not in shares]
+        unscored = [value for value in shares if means[value] is None]
+        if unweighted or unscored or not shares:
+            code = "value_without_weight" if unweighted else "value_without_score"
+            value = [*unweighted, *unscored, ""][0]
+            mean = None
+            limits = Limits(None, Reason.of(code, value=value, column=by))
+        else:
+            total = sum(shares.values())
+            mean = sum(shares[v] / total * (means[v] or 0.0) for v in shares)
+            # Linearised: the mean of these values is the weighted mean, and so is their variance over source images.
+            values = np.full(len(ok), mean)
+            for value, share in shares.items():
+                chosen = column.among((value,))
+                factor = len(ok) * share / total / chosen.sum()
+                values[chosen] += factor * (ok.score[chosen] - (means[value] or 0.0))
+            limits = mean_interval(values, ok.group.compact().codes, None)
+        results.append(
+            WeightedMean(name, judge, model, mean, *limits, len(ok), len(rows), means)
+        )
+    return results
+
+
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
     """Return the table with an additional factor for each aggregate, which other functions treat like any factor.
 
