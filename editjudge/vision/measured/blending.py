@@ -36,7 +36,7 @@ _WINDOW = 16
 """Side in pixels of the windows in which the share is measured again."""
 _FULL = 0.88
 """Share of their contrast from which contours simply stayed, perhaps in a poor JPEG."""
-_BLURRED = 0.6
+_BLURRED = 0.45
 """Share of their slope below which contours around the edit were blurred, with the whole image."""
 _QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _UNKNOWN = -9.0
