@@ -356,7 +356,7 @@ def _check_passports(terms: Terms, required: Sequence[Requirement]) -> None:
     if not required:
         return
     from editjudge.rewards.offer import Offer
-    from editjudge.running.plan import QuestionSettings
+    from editjudge.rubrics.prompt import layout_of_run
 
     asked = Offer.of(terms).default_questions()
     passports = {each.passport.judge: each.passport for each in required}
@@ -371,7 +371,7 @@ def _check_passports(terms: Terms, required: Sequence[Requirement]) -> None:
             {
                 "judges": [judge],
                 "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
-                "layout": QuestionSettings(()).layout,
+                "layout": layout_of_run(rubrics),
                 "options": terms.options_of(judge).frozen(),
             }
         )

@@ -174,7 +174,7 @@ class Passport:
         return answers
 
 
-def settings_of(layout: str, options: Options) -> str:
+def settings_of(layout: str | None, options: Options) -> str:
     """Return the hash of the settings that a judge is asked with."""
     return settings_hash(layout, options.frozen())
 

@@ -9,7 +9,7 @@ import pytest
 
 from editjudge import plugins
 from editjudge.plugins import Plugin
-from tests.running.made import SPECS, editjudge, stub
+from tests.running.made import SPECS, editjudge, edits, stub
 
 QUICK = ("probe", "--quick", "--rubric", "fidelity")
 SPEC = "planted:saturation"
@@ -68,6 +68,16 @@ def test_an_interrupted_passport_is_resumed_from_its_store(folder: Path) -> None
     runs = editjudge("runs", "list", "--store", folder / "s.db", "--json").json["runs"]
     assert {run["name"] for run in runs} >= {*first["runs"]}
     assert len(runs) <= 2 * len(first["runs"])
+
+
+def test_an_issued_passport_belongs_to_a_run_of_the_same_judge(folder: Path) -> None:
+    store = folder / "s.db"
+    judged = editjudge("run", edits(folder, 2), "--judge", SPEC, "--rubric", "fidelity", "--name", "mine",
+                       "--store", store, "--quiet")  # fmt: skip
+    assert judged.code == 0, judged.err
+    words = ("gate", "mine", "--store", store, "--passport", made(folder), "--require")
+    assert editjudge(*words, "sees_instruction").code == 0
+    assert editjudge(*words, "no_bias:saturation").code == 100
 
 
 def test_two_passports_are_compared(folder: Path) -> None:

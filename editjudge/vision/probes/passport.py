@@ -21,6 +21,7 @@ from editjudge.judges.judge import Options, is_local
 from editjudge.report.passport import Binding, Passport, Quality, settings_of
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Layout, Rubric
+from editjudge.rubrics.prompt import layout_of_run
 from editjudge.stats.columns import Floats
 from editjudge.stats.sign_flip import (
     BoundedEffect,
@@ -686,7 +687,7 @@ def issue(
     store: Store,
     runs: Sequence[int],
     judge: str,
-    layout: Layout,
+    layout: Layout | None,
     options: Options,
 ) -> Passport:
     """Return the passport that the answers in these runs support."""
@@ -698,7 +699,7 @@ def issue(
     models |= {f"version {version}" for version in versions}
     binding = Binding(
         {rubric.name: rubric.hash for rubric in made.rubrics},
-        settings_of(layout, options),
+        settings_of(layout_of_run(made.rubrics, layout), options),
         made.digest,
     )
     return Passport(
