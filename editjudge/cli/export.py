@@ -69,8 +69,8 @@ if TYPE_CHECKING:
 @click.option(
     "--good",
     metavar="NAME>=VALUE",
-    help="Write a manifest of edits of which at least --precision are good by people's ratings. The numbers are moved "
-    "to the most lenient cut for which the ratings show that.",
+    help="Condition on judges' scores: write a manifest of edits of which at least --precision are good by people's "
+    "ratings. The numbers are moved to the most lenient cut for which the ratings show that.",
 )
 @click.option("--ratings", type=FILE, help="People's ratings, for --good.")
 @click.option(

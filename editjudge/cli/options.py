@@ -240,7 +240,7 @@ run_option = functools.partial(
 judge_option = functools.partial(
     click.option,
     "--judge",
-    help="Judge: measured, metrics, replay:FILE, gguf:FILE or provider/model.",
+    help="Judge: measured, metrics, provider/model, gguf:FILE, python:MODULE:FUNCTION, http:URL or replay:FILE.",
     shell_complete=completion.judges,
 )
 

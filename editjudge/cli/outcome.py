@@ -207,7 +207,7 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
         if outcome.store != default_store():
             command += ["--store", outcome.store]
         yield f"list every failed edit with its reasons: {shlex.join(command)}"
-    elif outcome.ending == "finished" and summary.total:
+    elif outcome.ending == "finished" and summary.total > summary.statuses["pending"]:
         yield f"next: {'; '.join(_next(outcome))}"
 
 

@@ -65,14 +65,14 @@ def list_() -> VerbReply:
         scales = dict.fromkeys(factor.scale.words for factor in rubric.factors)
         inputs = ", ".join(rubric.images + rubric.texts)
         lines += [
-            f"{rubric.name:<13} {rubric.description}",
-            f"{'':<13} {len(rubric.factors)} x {', '.join(scales) or 'score'}; sees {inputs}",
+            f"{rubric.name:<17} {rubric.description}",
+            f"{'':<17} {len(rubric.factors)} x {', '.join(scales) or 'score'}; sees {inputs}",
         ]
     for name, members in SETS.items():
-        lines.append(f"{name:<13} the set {' + '.join(members)}")
+        lines.append(f"{name:<17} the set {' + '.join(members)}")
     sets = {name: list(members) for name, members in SETS.items()}
     sets[LOOKED] = [LOOK, *SETS["online"]]
-    lines.append(f"{LOOKED:<13} {LOOK}, and then online with its list")
+    lines.append(f"{LOOKED:<17} {LOOK}, and then online with its list")
     return VerbReply({"rubrics": contracts, "sets": sets}, lines)
 
 

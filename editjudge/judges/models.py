@@ -29,9 +29,12 @@ class Shutdown:
         if days > WARNED_DAYS:
             return ""
         if days <= 0:
-            return f"{self.model} was switched off on {self.date} ({self.source}): name another judge; see bridge"
+            return (
+                f"{self.model} was switched off on {self.date} ({self.source}): name another judge; "
+                "see `editjudge docs bridge`"
+            )
         count = "1 day" if days == 1 else f"{days} days"
-        return f"{self.model} is switched off on {self.date}, in {count}: see bridge"
+        return f"{self.model} is switched off on {self.date}, in {count}: see `editjudge docs bridge`"
 
 
 @functools.cache

@@ -126,9 +126,13 @@ def promise(
     """Choose the most lenient cut of a rule at which at least `precision` of the kept edits are good by people's
     ratings. `good` is a condition on ratings; by default it is the rule itself, read on people's ratings.
     """
-    condition = Condition.parse(rule, run.run.name)
+    condition = Condition.parse(rule, run.run.name, Option("good"))
     condition.run_in(store)
-    by_people = Condition.parse(good or rule, run.run.name)
+    by_people = (
+        Condition.parse(good, run.run.name, Option("people-good"))
+        if good
+        else condition
+    )
     items = list(store.items(run.run))
     names = [item.item for item in items]
     scores = scores_of(store, run.run, names)

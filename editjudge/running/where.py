@@ -15,7 +15,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from editjudge.edit import Edit, ImageSource
-from editjudge.errors import ImageError, RubricError, UsageError, did_you_mean
+from editjudge.errors import (
+    ImageError,
+    Option,
+    RubricError,
+    UsageError,
+    did_you_mean,
+)
 from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
 from editjudge.rubrics.evaluation import value_for_edit
@@ -41,6 +47,7 @@ Scores = Mapping[str, Sequence[float]]
 _COMPARISON = re.compile(r"\s*([^:<>=]+?)\s*(>=|<=|==|=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 """Comparison of a name, which need not be an identifier, with a number."""
 _ANY_NUMBER = Scale(range=(None, None))
+_WHERE = Option("where")
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,13 @@ class Condition:
     expression: str
     stricter: float = 0.0
     """Number by which the comparisons are harder to meet than they are written."""
+    option: Option = _WHERE
+    """The option that the condition is the value of, for messages."""
 
     @classmethod
-    def parse(cls, text: str, run: str | None = None) -> Condition:
+    def parse(
+        cls, text: str, run: str | None = None, option: Option = _WHERE
+    ) -> Condition:
         """Parse a condition. If `run` is given, the text contains no run name."""
         form = "NAME>=VALUE"
         condition = text
@@ -75,11 +86,12 @@ class Condition:
             if match := _COMPARISON.fullmatch(condition):
                 name, sign, value = match.groups()
                 sign = "==" if sign == "=" else sign
-                return cls(run, (name,), f"figure[{name!r}] {sign} {value}")
-            return cls(run, names_in(condition, "condition"), condition)
+                expression = f"figure[{name!r}] {sign} {value}"
+                return cls(run, (name,), expression, option=option)
+            return cls(run, names_in(condition, "condition"), condition, option=option)
         except RubricError as error:
             raise UsageError(
-                f'--where "{text}": expected {form}, or <=, =, >, <, or an expression; {error}',
+                f'{option} "{text}": expected {form}, or <=, =, >, <, or an expression; {error}',
                 code="bad_condition",
             ) from None
 
@@ -87,7 +99,7 @@ class Condition:
     def _term(self) -> Term:
         figures = Member("figure", dict.fromkeys(self.names, _ANY_NUMBER))
         return stricter(
-            parse(self.expression, [figures], where="--where"), self.stricter
+            parse(self.expression, [figures], where=str(self.option)), self.stricter
         )
 
     @property
@@ -112,7 +124,7 @@ class Condition:
             if name not in names:
                 present = [f"{k} {', '.join(v)}" for k, v in figures.items() if v]
                 raise UsageError(
-                    f'--where: the run "{run.name}" has no "{name}"{did_you_mean(name, names)} '
+                    f'{self.option}: the run "{run.name}" has no "{name}"{did_you_mean(name, names)} '
                     f"It has {'; '.join(present)}",
                     code="unknown_score",
                 )

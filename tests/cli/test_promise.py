@@ -139,3 +139,19 @@ def test_a_rule_that_cannot_be_tested_is_2(
 ) -> None:
     assert export(folder, *words).code == 2
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--good", ("--good", "dome>=5")),
+        ("--good", ("--good", "done>=")),
+        ("--people-good", ("--good", "done>=5", "--people-good", "done>=")),
+    ],
+)
+def test_the_option_whose_condition_is_wrong_is_named(
+    folder: Path, option: str, words: tuple[str, ...]
+) -> None:
+    result = export(folder, *words, "--precision", ".9")
+    assert result.code == 2
+    assert result.err.startswith(f"editjudge: {option}")

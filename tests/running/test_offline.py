@@ -167,6 +167,7 @@ def test_the_command_line_needs_no_key_and_replaces_no_file(
     edits(tmp_path, 2)
     words = ["run", "edits.jsonl", "--rubric", "quality", "--judge", "openai/stub"]
     told = editjudge(*words, "--write-questions", "q.jsonl")
+    assert "editjudge report" not in told.out + told.err
     assert told.code == 0
     assert len((tmp_path / "q.jsonl").read_text().splitlines()) == 2
     assert editjudge(*words, "--write-questions", "q.jsonl").code == 2
