@@ -36,7 +36,9 @@ _LONGEST_REST = 10.0
 """Maximum number of seconds before a server that failed gets its next question, if others answer meanwhile."""
 _LOOK = 0.02
 """Seconds between checks for a free server."""
-_ELSEWHERE = "Is its server running? Give its address with --base-url URL."
+_ELSEWHERE = (
+    "Is its server running? Its address is that of --base-url, or of --judge http:URL."
+)
 _NOTHING_LOST = "Nothing is lost: run the same command again to resume."
 
 
