@@ -38,7 +38,7 @@ _NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
 label later.
 """
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
-_DECIMALS = frozenset({"range", "scores"})
+_DECIMALS = frozenset({"range", "scores", "weights"})
 """Keys whose lists contain numbers. Under other keys 1.5 is a string, such as the number of a paragraph."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -27,7 +27,7 @@ rubrics:
 score:
   points: 10 * passes
 run:
-  total: {score: points, by: dimension, weights: {light: 3, form: 1}}
+  total: {score: points, by: dimension, weights: {light: 0.75, form: 0.25}}
   plain: {score: passes, by: dimension}
 """
 
@@ -120,7 +120,7 @@ def test_a_report_has_the_scores_of_the_run(tmp_path: Path) -> None:
     ("old", "new", "code", "line"),
     [
         ("score: points,", "score: pionts,", "unknown_score", 12),
-        ("weights: {light: 3, form: 1}", "weights: {light: 0}", "bad_weight", 12),
+        ("weights: {light: 0.75, form: 0.25}", "weights: {light: 0}", "bad_weight", 12),
         ("by: dimension, weights", "bye: dimension, weights", "", 12),
     ],
 )
