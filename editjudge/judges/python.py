@@ -115,7 +115,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answered:
-    """What the function returned, as plain values."""
+    """Values that the function returned, as plain data."""
 
     values: Mapping[str, object]
     reasons: Mapping[str, str]

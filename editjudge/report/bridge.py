@@ -53,7 +53,7 @@ class _StoredPart(BaseModel):
 
 
 class Side(_StoredPart):
-    """Who judged one side of a bridge, and by which questions."""
+    """The judge of one side of a bridge, and its questions."""
 
     run: str
     judges: dict[str, str | None]

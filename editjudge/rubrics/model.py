@@ -302,7 +302,7 @@ class Template(FileContent):
     unmarked_images: Literal["before", "after"] = field(
         default="before", metadata=ADDED
     )
-    """Where images without a mark are shown in the layout `exact`: before the text or after it."""
+    """Place of images without a mark in the layout `exact`: before the text or after it."""
 
 
 @dataclass(frozen=True)
@@ -723,8 +723,9 @@ class Rubric(FileContent):
     @property
     def told(self) -> tuple[str, ...]:
         """Names of the earlier rubrics whose answers are the text `earlier`."""
-        after = self.after
-        return after if isinstance(after, tuple) else (after,) if after else ()
+        if not self.after:
+            return ()
+        return self.after if isinstance(self.after, tuple) else (self.after,)
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ class RecipeRubric:
     """Additional texts that the prompt must contain, such as labels of lines and keys of the answer."""
     adds_answer_format: bool = False
     unmarked_images: Literal["before", "after"] = "before"
-    """Where the repository's code sends the images that have no place in the text."""
+    """Place to which the repository's code sends the images that have no place in the text."""
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
