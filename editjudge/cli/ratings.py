@@ -170,11 +170,12 @@ def export(file: Path, run: str | None) -> VerbReply:
 )
 @store_option
 def plan(run: str, budget: int, output: Path, seed: int) -> VerbReply:
-    """Choose at random which edits of a run people should rate: more of those on which judges or repeats disagree.
+    """Choose which edits of a run people should rate.
 
-    Each edit is written with the probability with which it was chosen. `agree RUN --ratings BACK --estimate --plan
-    FILE` counts with it, so that the estimates are unbiased. Ratings come back as CSV, or as the JSON that Label Studio
-    exports, in which the name of a control is the factor.
+    They are drawn at random, more of those on which judges or repeats disagree. Each edit is written with the
+    probability with which it was chosen. `agree RUN --ratings BACK --estimate --plan FILE` counts with it, so that the
+    estimates are unbiased. Ratings come back as CSV, or as the JSON that Label Studio exports, in which the name of a
+    control is the factor.
     """
     from editjudge.report import plan as planning
     from editjudge.report.run_data import load

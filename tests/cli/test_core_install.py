@@ -91,6 +91,7 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
         ("gate", "r", "--min", "alignment=1", *STORE),
         ("gate", "r", "--baseline", "other", *STORE),
         ("ratings", "import", "ratings.csv", *STORE),
+        ("ratings", "plan", "r", "--budget", "3", "-o", "plan.jsonl", *STORE),
         *(("report", "r", "--format", form, *STORE) for form in ("html", "fragment", "md", "latex", "csv", "json")),
         ("report", "r", "-o", "report.html", *STORE),
         ("report", "r", "-o", "report.md", *STORE),

@@ -81,7 +81,8 @@ def test_list_names_every_rubric_and_set(rubric: Call) -> None:
     starts = [
         line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")
     ]
-    assert starts == [*files.names(), *files.PAIRWISE, *files.COMPUTED, *files.SETS]
+    single = [*files.names(), *files.PAIRWISE, files.LOOK, *files.COMPUTED]
+    assert starts == [*single, *files.SETS, files.LOOKED]
 
 
 def test_list_as_json_has_each_contract_and_the_sets(rubric: Call) -> None:
@@ -89,10 +90,12 @@ def test_list_as_json_has_each_contract_and_the_sets(rubric: Call) -> None:
     assert document["sets"] == {
         "online": ["preservation", "quality", "fidelity"],
         "offline": ["reference"],
+        "online-looked": ["differences", "preservation", "quality", "fidelity"],
     }
     assert [one["name"] for one in document["rubrics"]] == [
         *files.names(),
         *files.PAIRWISE,
+        files.LOOK,
         *files.COMPUTED,
     ]
     for one in document["rubrics"]:

@@ -33,7 +33,7 @@ CALLED = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "os.
 NAMED = {("np.load", "allow_pickle=False"), ("numpy.load", "allow_pickle=False")}
 PICKLED = ROOT / "editjudge" / "rewards" / "pickled.py"
 """The one module that reads pickles, by opcodes of plain values alone."""
-WORKERS = ROOT / "editjudge" / "vision" / "workers.py"
+WORKERS = ROOT / "editjudge" / "judges" / "workers.py"
 """Passes edits and answers to processes that it started itself, through pipes that nobody else can write to."""
 QUIET = (
     ast.Import,
