@@ -33,6 +33,7 @@ FIDELITY = ("alignment", "completeness", "plausibility")
 NOT_HERE = re.compile(
     r"^(pip install|make|createdb|vllm|ray|inspect view|git clone)\b"  # changes this machine, or needs what it has not
     r"|^python (bench/|-m bench\.)"  # takes minutes or other people's data; tests/bench runs what it can
+    r"|probe .*--(passport|compare)"  # takes minutes; tests/cli/test_passport.py asks a quick judge
     r"|gguf:"  # needs a model's file; tests/servers makes one
     r"|postgresql://|s3://|\.internal\b|0\.0\.0\.0"  # needs servers, or talks to more than this machine
 )
