@@ -121,8 +121,8 @@ def _score(claim: Claim, run: RunData) -> tuple[str, tuple[float, ...]]:
     if claim.factor in scales:
         return claim.factor, scales[claim.factor]
     factors = run.rubrics.get(claim.factor, tuple(run.scales))
-    is_overall = {*factors} == {*run.scales}
-    name = OVERALL if is_overall else claim.factor
+    is_only_rubric = claim.factor in run.rubrics and {*factors} == {*run.scales}
+    name = OVERALL if is_only_rubric else claim.factor
     # A mean without a score so far has no scale of its own yet.
     return name, scales.get(name, run.scales[factors[0]])
 
